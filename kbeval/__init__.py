@@ -1,0 +1,46 @@
+"""kbeval: is your agent's knowledge base look-up telling the truth?
+
+The names below are loaded when they are first used, so that `import kbeval` stays light.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Document": "records",
+    "Corpus": "records",
+    "Evidence": "records",
+    "Invocation": "records",
+    "Level": "records",
+    "LookupResult": "records",
+    "KbevalError": "errors",
+    "Settings": "config",
+    "load_settings": "config",
+    "load_corpus": "corpus.documents",
+    "open_encoder": "corpus.encoders",
+    "Knowledge": "retrieval.knowledge",
+    "RetrievedDocTracker": "retrieval.tracker",
+    "KnowledgeTool": "retrieval.tool",
+    "session_scope": "retrieval.tool",
+    "in_session": "retrieval.tool",
+    "grade": "retrieval.grading",
+    "l2_to_similarity": "retrieval.grading",
+    "load_set": "evaluation.queries",
+    "evaluate": "evaluation.evaluate",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name not in _HOME:
+        raise AttributeError(f"module 'kbeval' has no attribute {name!r}")
+    value = getattr(import_module(f"kbeval.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""What there is to find: documents, passages, vectors."""

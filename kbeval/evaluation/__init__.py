@@ -1,0 +1,1 @@
+"""Many look-ups, with labels."""

@@ -1,0 +1,1 @@
+"""One look-up: exact keys, nearest passages, grading, session memory."""

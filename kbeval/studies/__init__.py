@@ -1,0 +1,1 @@
+"""Runs people keep: notebooks, tables, pictures."""
