@@ -1,0 +1,16 @@
+"""Switches of the test run."""
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--no-skips", action="store_true", help="a skipped test fails the run")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if session.config.getoption("--no-skips") and skipped and exitstatus == 0:
+        reporter.write_line(f"{len(skipped)} tests were skipped where none may be")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
