@@ -1,0 +1,124 @@
+"""One notebook, run by papermill with checked parameters; a failing run leaves its notebook."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kbeval.errors import RunError
+from kbeval.studies.kernels import OWN, checked_kernel, own_kernel_manager, own_kernelspec
+from kbeval.studies.parameters import checked_parameters, notebook_cells
+
+INJECTED = "injected-parameters"
+
+
+def run_notebook(
+    notebook: str | Path,
+    out_folder: str | Path,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    kernel: str | None = None,
+    timeout: float | None = None,
+    progress: bool = False,
+    name: str | None = None,
+) -> Path:
+    """Execute a notebook and return the path of the executed copy in `out_folder`.
+
+    The kernel is the interpreter that started kbeval unless an installed `kernel` is named, its
+    working directory is the notebook's own folder. `timeout` is in seconds a cell; `name` names
+    the copy (default: the notebook's). Raises `ConfigError` before a kernel starts if a
+    parameter is wrong, `RunError` if a cell fails or is never reached; the copy is kept.
+    """
+    source = Path(notebook).resolve()
+    values = checked_parameters(notebook, parameters or {})
+    notebook_cells(notebook)
+    chosen = OWN if kernel is None else checked_kernel(kernel)
+    target = Path(out_folder).resolve() / (name or source.name)
+    if target == source:
+        raise RunError(f"{notebook}: the executed copy would replace it; give another folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    options: dict[str, Any] = {"execution_timeout": timeout, "progress_bar": progress}
+    if kernel is None:
+        options["kernel_manager_class"] = own_kernel_manager()
+    _prepare(source, target, own=kernel is None)
+    _execute(target, values, cwd=source.parent, kernel_name=chosen, **options)
+    _check_finished(target, values)
+    return target
+
+
+def _prepare(source: Path, target: Path, *, own: bool) -> None:
+    """Write the copy to run: without anything of an earlier run, and asking for our kernel."""
+    import nbformat
+
+    node = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
+    node.cells = [c for c in node.cells if INJECTED not in c.metadata.get("tags", [])]
+    for cell in node.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    if own:
+        node.metadata.kernelspec = own_kernelspec()
+    node.metadata.pop("papermill", None)
+    nbformat.write(node, target)  # type: ignore[no-untyped-call]
+
+
+def _execute(target: Path, values: Mapping[str, Any], *, cwd: Path, **options: object) -> None:
+    """Let papermill run the copy in place; what goes wrong becomes one line (PM-03, PM-04)."""
+    import papermill
+    from nbclient.exceptions import CellTimeoutError
+    from papermill.exceptions import PapermillExecutionError
+
+    path = str(target).replace("{", "{{").replace("}", "}}")  # papermill fills in braces
+    logging.getLogger("papermill").addHandler(logging.NullHandler())  # errors are raised below
+    folder = {"metadata": {"path": str(cwd)}}  # of the kernel; this process stays where it is
+    try:
+        papermill.execute_notebook(
+            path, path, parameters=dict(values), language="python", resources=folder, **options
+        )
+    except PapermillExecutionError as error:
+        what = f"cell [{error.exec_count}]: {error.ename}: {_line(error.evalue)}"
+        raise RunError(f"{target}: {what}") from None
+    except CellTimeoutError:
+        limit = f"took longer than {options['execution_timeout']} s"
+        raise RunError(f"{target}: cell [{_begun(target)}] {limit}") from None
+    except RuntimeError as error:  # nbclient's DeadKernelError, or no kernel came up
+        what = f"cell [{_begun(target)}]: the kernel died: {_line(str(error))}"
+        raise RunError(f"{target}: {what}") from None
+
+
+def _check_finished(target: Path, values: Mapping[str, Any]) -> None:
+    """Refuse a finished notebook that skipped a cell or did not use the values given (PM-02)."""
+    cells = notebook_cells(target)
+    for number, cell in enumerate(cells, start=1):
+        is_code = cell["cell_type"] == "code" and bool(cell["source"].strip())
+        if is_code and cell.get("execution_count") is None:
+            raise RunError(f"{target}: the run ended before cell {number} of {len(cells)}")
+    used: dict[str, Any] = {}
+    for cell in cells:
+        if INJECTED in cell.get("metadata", {}).get("tags", []):
+            used = _assigned(cell["source"])
+    if used != dict(values):
+        raise RunError(f"{target}: the cell that ran holds {used!r}, given was {dict(values)!r}")
+
+
+def _assigned(source: str) -> dict[str, Any]:
+    """What an injected cell assigns; anything but literals is None."""
+    values: dict[str, Any] = {}
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            values[statement.targets[0].id] = ast.literal_eval(statement.value)
+    return values
+
+
+def _begun(target: Path) -> int:
+    """How many code cells had begun, which is what `In [ ]` shows of the last of them."""
+    cells = [cell for cell in notebook_cells(target) if cell["cell_type"] == "code"]
+    return sum(bool(cell["metadata"].get("papermill", {}).get("start_time")) for cell in cells)
+
+
+def _line(text: str) -> str:
+    """Text of an exception as one line, without colours."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
