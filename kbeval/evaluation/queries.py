@@ -1,4 +1,4 @@
-"""Labelled sets and sessions from disk, every fault with file and line (design.md 14)."""
+"""Labelled queries and sessions as records (design.md 14); `readers` and `sessions` load them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,11 @@ class Query:
 class LabelledSet:
     """A labelled set as loaded: its queries, and what was lost on the way.
 
-    `left_out` counts queries that were read but cannot be used, by reason: `empty_text`,
-    `duplicate`, `no_judgement`. `answers_from` is the lowest score that fully answers.
+    `left_out` counts what was read but cannot be used, by reason: `empty_text`, `duplicate`,
+    `no_judgement`, `malformed` for rows that are no query at all, `no_split` for queries of a
+    split without qrels. `answers_from` is the lowest score that fully answers. `counts` holds what
+    else was met: `empty_rows`, `unknown_queries` (judged but not in the file of queries),
+    `doubled_labels`, `other_split` (queries of a split that was not asked for).
     """
 
     name: str
@@ -61,7 +64,17 @@ class LabelledSet:
     form: str = "beir"  # how the labels were laid out: beir, wide, long
     faults: tuple[Fault, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
-    fingerprint: str = ""  # of queries and labels
+    fingerprint: str = ""  # of ids, texts and labels, independent of order
+    corpus: str = ""  # a loader's name or a folder relative to the set's; "" is the set's own
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def rejected_count(self) -> int:
+        """Rows that an error kept out: malformed ones, and those with an empty text."""
+        return self.left_out.get("malformed", 0) + self.left_out.get("empty_text", 0)
+
+    def __len__(self) -> int:
+        return len(self.queries)
 
 
 @dataclass(frozen=True, slots=True)
