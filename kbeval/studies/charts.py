@@ -82,9 +82,9 @@ def distance_histograms(
     """Draw the distances that grade, one small histogram an outcome, with the cuts through all.
 
     `distance` of shape (n,) is in `convention`; the upper axis gives the cosine of unit vectors.
-    `outcome` says for each query right, related, wrong or unanswerable. Infinite distances (no
-    neighbour) are counted in the label and not drawn, nor is a cut that is not finite. Raises
-    `ConfigError` for another outcome or another length.
+    `outcome` says for each query right, related, wrong or unanswerable. Infinite distances and
+    NaN (no neighbour) are counted in the label and not drawn, nor is a cut that is not finite.
+    Raises `ConfigError` for another outcome or another length.
     """
     values = np.asarray(distance, dtype=np.float64)  # (n,)
     kinds = np.asarray(outcome, dtype=object)  # (n,)
@@ -103,7 +103,9 @@ def distance_histograms(
             for cut in drawn.values():
                 axes.axvline(cut, color=INK, linewidth=1.1, linestyle=(0, (4, 2)))
         panels[-1].set_xlim(low, high)
-        panels[-1].set_xlabel(f"distance ({convention}), smaller is closer")
+        panels[-1].set_xlabel(
+            f"distance ({convention}), smaller is closer; each panel has its own height"
+        )
         _cosine_axis(panels[0], convention)
         _cut_names(panels[0], drawn)
         figure.suptitle(
@@ -117,10 +119,11 @@ def distance_histograms(
 def rates_chart(rates: pd.DataFrame) -> Figure:
     """Draw rates as dots with their intervals; value, interval and n stand beside each.
 
-    `rates` has the columns name, value, low, high, n, one row a rate, in the order to draw. A
-    missing value (its denominator is empty) is said in words, a missing interval leaves the dot.
+    `rates` has the columns name, value, low, high, n and perhaps note, one row a rate, in the
+    order to draw. A missing value (its denominator is empty) is said in words, those of the note
+    if there is one; a missing interval leaves the dot alone.
     """
-    rows = rates[["name", "value", "low", "high", "n"]].to_dict("records")
+    rows = rates.to_dict("records")
     with _style():
         figure = _figure(7.2, 1.0 + 0.34 * max(len(rows), 1))
         axes = figure.add_subplot()
@@ -207,7 +210,7 @@ def _shades() -> Any:  # noqa: ANN401
 
 def _cell(axes: Axes, place: tuple[int, int], count: int, share: float) -> None:
     row, column = place
-    ink = "white" if share > 0.6 else INK if count else FAINT
+    ink = "white" if share > 0.75 else INK if count else FAINT
     axes.text(column, row - 0.1, str(count), ha="center", va="center", color=ink, fontsize=11)
     if count:
         axes.text(
@@ -275,6 +278,7 @@ def _cosine_axis(axes: Axes, convention: Convention) -> None:
 
 def _cut_names(axes: Axes, cuts: Mapping[str, float]) -> None:
     """Name each cut at its line: the nearer one to its left, the farther one to its right."""
+    axes.set_ylim(top=axes.get_ylim()[1] * 1.35)  # room for the names
     ordered = sorted(cuts.items(), key=lambda item: item[1])
     for place, (name, cut) in enumerate(ordered):
         left = place == 0 and len(ordered) > 1
@@ -287,14 +291,13 @@ def _cut_names(axes: Axes, cuts: Mapping[str, float]) -> None:
             ha="right" if left else "left",
             va="top",
             fontsize=8,
-            backgroundcolor=(1, 1, 1, 0.7),
         )
 
 
 def _rate(axes: Axes, place: int, row: Mapping[Any, Any]) -> None:
     value, low, high = (_number(row[key]) for key in ("value", "low", "high"))
     if value is None:
-        said = f"no value (n = {row['n']})"
+        said = legible(str(row.get("note") or f"no value (n = {row['n']})"))
     else:
         if low is not None and high is not None:
             axes.plot([low, high], [place, place], color=SKY, linewidth=4, solid_capstyle="butt")

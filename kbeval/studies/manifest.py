@@ -16,7 +16,17 @@ import kbeval
 from kbeval.errors import RunError
 
 MANIFEST = "manifest.json"
-INPUTS = ("set", "split", "encoder", "corpus_fingerprint", "python")  # taken from evaluation*.json
+INPUTS = (  # taken from evaluation*.json
+    "set",
+    "split",
+    "encoder",
+    "encoder_fingerprint",
+    "centre",
+    "convention",
+    "corpus_fingerprint",
+    "labels_fingerprint",
+    "python",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import KbevalError, RunError
+from kbeval.studies.execute import run_notebook
 from kbeval.studies.manifest import (
     MANIFEST,
     RunFolder,
@@ -23,7 +24,6 @@ from kbeval.studies.manifest import (
     write_atomically,
     write_manifest,
 )
-from kbeval.studies.notebooks import run_notebook
 from kbeval.studies.parameters import checked_parameters, notebook_parameters
 from kbeval.studies.study import Study, StudyNotebook, load_study
 
@@ -64,7 +64,7 @@ def run_study(
     shutil.copyfile(study.path, folder / "study.yml")
     manifest = new_manifest(study.name, study.fingerprint, (_entry(step) for step in steps))
     write_manifest(folder, manifest)
-    echo(f"{study.name}: {len(steps)} notebooks into {folder}")
+    echo(f"{study.name}: {_notebooks(len(steps))} into {folder}")
     try:
         for step, entry in zip(steps, manifest["notebooks"], strict=True):
             _run_step(step, entry, folder, manifest, echo)
@@ -74,7 +74,7 @@ def run_study(
     failed = [entry for entry in manifest["notebooks"] if entry["status"] == "failed"]
     _end(folder, manifest, "failed" if failed else "ok")
     if failed:
-        raise RunError(f"{len(failed)} of {len(steps)} notebooks failed: {failed[0]['error']}")
+        raise RunError(f"{len(failed)} of {_notebooks(len(steps))} failed: {failed[0]['error']}")
     return read_run(folder)
 
 
@@ -153,7 +153,11 @@ def _run_step(
     finally:
         entry["seconds"] = round(time.monotonic() - started, 3)
         write_manifest(folder, manifest)
-    echo(f"{step.file}: {entry['error'] or 'ok'} ({entry['seconds']:.1f} s)")
+    echo(entry["error"] or f"{step.file}: ok ({entry['seconds']:.1f} s)")
+
+
+def _notebooks(count: int) -> str:
+    return f"{count} notebook" + ("" if count == 1 else "s")
 
 
 def _end(folder: Path, manifest: dict[str, Any], status: str) -> None:
