@@ -181,7 +181,7 @@ def test_need_groups_belong_to_multi_queries_and_are_graded():
         assert ("needs" in meta) == (meta["kind"] == "multi")
         for group in meta.get("needs", []):
             assert group, query
-            assert any(graded.get((query, document), 0) > 0 for document in group), query
+            assert all(graded.get((query, document), 0) > 0 for document in group), query
 
 
 def test_an_exact_query_is_the_name_of_a_topic_that_answers_it():
