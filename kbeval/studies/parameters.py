@@ -64,7 +64,8 @@ def checked_parameters(
     directory). Raises `ConfigError` for an unknown name, a value of another type, or a later
     cell that sets the parameter to a literal again, so that the value would not be used.
     """
-    if not given and _tagged_source(path) is None:
+    if not given:
+        _tagged_source(path)  # two tagged cells are refused all the same
         return {}
     declared = notebook_parameters(path)
     for name in given:
