@@ -35,10 +35,10 @@ def load_sessions(
         except RowProblem as problem:
             faults.append(Fault(rows.file, str(problem), line=row.line))
             continue
-        faults += odd
         line, first = found.setdefault(session.session_id, (row.line, session))
         if line != row.line:
-            faults.append(_repeated(first, session, rows.file, lines=(line, row.line)))
+            odd = [_repeated(first, session, rows.file, lines=(line, row.line))]
+        faults += odd
     faults.sort(key=lambda fault: fault.line or 0)
     errors = [fault for fault in faults if fault.severity == "error"]
     if strict and errors:
@@ -78,7 +78,9 @@ def _session(row: Row, file: str) -> tuple[Session, list[Fault]]:
             kept.append(loaded)
             faults += [Fault(file, f"{where}: {o}", "", row.line, "warning") for o in odd]
     if not kept:
-        raise RowProblem(f"session {session_id!r} has no usable turn")
+        first = faults[0].problem.removeprefix(f"session {session_id!r}, ") if faults else ""
+        why = f"; {first}" if first else ""
+        raise RowProblem(f"session {session_id!r} has no usable turn{why}")
     own = {"session_id", "turns", "relevant"}
     metadata = {key: value for key, value in row.fields.items() if key not in own}
     relevant = _relevant(row.fields.get("relevant"))
