@@ -277,21 +277,25 @@ def _cosine_axis(axes: Axes, convention: Convention) -> None:
 
 
 def _cut_names(axes: Axes, cuts: Mapping[str, float]) -> None:
-    """Name each cut at its line: the nearer one to its left, the farther one to its right."""
-    axes.set_ylim(top=axes.get_ylim()[1] * 1.35)  # room for the names
+    """Name each cut at its line: the nearer to its left, the farther to its right, if they fit."""
+    axes.set_ylim(top=axes.get_ylim()[1] * 1.45)  # room for the names
+    low, high = axes.get_xlim()
     ordered = sorted(cuts.items(), key=lambda item: item[1])
+    used: set[bool] = set()
     for place, (name, cut) in enumerate(ordered):
-        left = place == 0 and len(ordered) > 1
+        across = (cut - low) / (high - low)
+        left = across > (0.3 if place < len(ordered) - 1 else 0.7)
         axes.annotate(
             f"{legible(name)} {cut:.3g}",
             (cut, 1.0),
             xycoords=("data", "axes fraction"),
-            xytext=(-4 if left else 4, -3),
+            xytext=(-4 if left else 4, -14 if left in used else -3),
             textcoords="offset points",
             ha="right" if left else "left",
             va="top",
             fontsize=8,
         )
+        used.add(left)
 
 
 def _rate(axes: Axes, place: int, row: Mapping[Any, Any]) -> None:
