@@ -230,18 +230,17 @@ def _notes(
     sources: Mapping[tuple[Kind, Script], str],
 ) -> tuple[str, ...]:
     """What was asked of the data and had to be replaced."""
-    asked = {"passages+generic": ["passage"], "passages+queries": ["passage", "query"]}
+    asked: Mapping[CentreKind, tuple[Kind, ...]] = {
+        "passages+generic": ("passage",),
+        "passages+queries": ("passage", "query"),
+    }
     notes: list[str] = []
     for side, script in sources:
-        count = len(own[side].get(script, ()))
-        if side in asked.get(kind, []) and count < LEAST_TEXTS and (count or not any_of(own[side])):
+        count, of_side = len(own[side].get(script, ())), sum(map(len, own[side].values()))
+        absent = count == 0 < of_side  # a language the texts do not have is no news
+        if side in asked.get(kind, ()) and count < LEAST_TEXTS and not absent:
             notes.append(
                 f"{count} {script} {side} texts are fewer than {LEAST_TEXTS}: "
                 f"their centre is {sources[side, script]}"
             )
     return tuple(notes)
-
-
-def any_of(rows: Mapping[Script, NDArray[np.float32]]) -> bool:
-    """Whether any language has a vector."""
-    return any(len(vectors) for vectors in rows.values())

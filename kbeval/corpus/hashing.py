@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.corpus.encoders import first_tokens, readable
+from kbeval.corpus.encoders import first_tokens, plain, readable
 from kbeval.corpus.fingerprints import digest_of
 from kbeval.corpus.profiles import profile_of
 from kbeval.corpus.vectors import checked_vectors, shown
@@ -60,7 +60,7 @@ class HashingEncoder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Words, CJK characters and signs of each text."""
-        return [len(_TOKEN.findall(text)) for text in texts]
+        return [len(_TOKEN.findall(plain(text))) for text in texts]
 
     @cached_property
     def _vectorizer(self) -> Any:  # noqa: ANN401

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.corpus.encoders import readable
+from kbeval.corpus.encoders import plain, readable
 from kbeval.corpus.fingerprints import digest_of, file_digest, installed_version
 from kbeval.corpus.profiles import profile_of
 from kbeval.corpus.vectors import checked_vectors, shown
@@ -94,7 +94,7 @@ class HubEncoder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text alone, by the model's own tokenizer, without special tokens."""
-        cleaned = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        cleaned = [plain(text) for text in texts]
         if self._tokenizer is not None:
             encoded = self._tokenizer.encode_batch(cleaned, add_special_tokens=False)
             return [len(tokens) for tokens in encoded]
@@ -110,7 +110,7 @@ class HubEncoder:
             torch.set_num_threads(self.threads)
         try:
             return SentenceTransformer(str(self.folder), local_files_only=True, device="cpu")
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        except Exception as error:  # every library below has errors of its own for a bad file
             reason = " ".join(str(error).split())[:200]
             raise EncoderError(
                 f"encoder {self.name}: {self.folder} cannot be loaded ({reason}); a complete "
