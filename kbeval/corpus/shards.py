@@ -32,7 +32,7 @@ class Shards:
         self.folder = folder
         self.dimension = dimension
         self._row: dict[bytes, int] = {}
-        self._parts: list[NDArray[np.float32]] = [np.empty((0, dimension), dtype=np.float32)]
+        self._parts: list[NDArray[np.float32]] = []  # (n, dimension) in all
         self._read: set[str] = set()
         self._writable = True
         self._lock = threading.RLock()
@@ -51,8 +51,9 @@ class Shards:
     def gather(self, rows: Sequence[int | None]) -> NDArray[np.float32]:
         """A copy of the given rows, of shape (n, dimension)."""
         with self._lock:
-            if len(self._parts) > 1:
-                self._parts = [np.concatenate(self._parts)]
+            if len(self._parts) != 1:
+                none = np.empty((0, self.dimension), dtype=np.float32)
+                self._parts = [np.concatenate([none, *self._parts])]
             table = self._parts[0]
         return table[np.asarray(rows, dtype=np.int64)]
 
