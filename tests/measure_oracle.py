@@ -24,8 +24,11 @@ class World:
 def random_world(seed, *, n=25, documents=9, judged="pooled", answers_from=2, needs=True):
     rng = np.random.default_rng(seed)
     paths = [f"{letter}.md" for letter in rng.permutation(list("abcdefghijklmnop"))[:documents]]
-    distance = rng.integers(0, 9, (n, documents)) / 4  # a coarse grid: many ties
-    exact = [set(rng.choice(documents, rng.choice([0, 0, 1, 2, 4]), replace=False)) for _ in paths]
+    # a coarse grid, so that there are many ties; some queries lie far from everything
+    distance = (rng.integers(0, 6, (n, documents)) + rng.integers(0, 9, (n, 1))) / 4
+    exact = [
+        set(rng.choice(documents, rng.choice([0, 0, 0, 1, 2, 4]), replace=False)) for _ in paths
+    ]
     exact = [exact[i % len(exact)] for i in range(n)]
     queries = [_random_query(rng, i, paths, answers_from, needs=needs) for i in range(n)]
     labelled = LabelledSet("w", "", tuple(queries), answers_from=answers_from, judged=judged)

@@ -12,8 +12,8 @@ from kbeval.evaluation.answers import handed_out, reached
 from kbeval.evaluation.judge import Nearness, Worth, judge
 from kbeval.evaluation.queries import LabelledSet, Query
 
-GRID = [*np.arange(-1, 10) / 4, math.inf]  # every cut at which anything can change, and beyond
-SEEDS = range(30)
+GRID = [*np.arange(-1, 15) / 4, math.inf]  # every cut at which anything can change, and beyond
+SEEDS = range(12)
 
 
 def world(*queries, distance, exact=None, paths=("a", "b", "c", "d"), **about):

@@ -76,12 +76,13 @@ def retrieval_measures(
     judged: Judged,
     *,
     ranking: Ranking = "l1",
-    depth: int = 100,
+    depth: int = 20,
 ) -> Ranked:
     """Measure the evidence's ranking over answerable queries with an answer (method.md 3).
 
     `l1` is by distance alone, `tool` the order of handing out: L0 matches in at most limit - 1
-    places, then L1. Judged documents that the corpus lacks stay in the ideal ranking.
+    places, then L1. Ranks beyond `depth` count as not found (the measures end at 10). Judged
+    documents that the corpus lacks stay in the ideal ranking.
     """
     counted = np.flatnonzero(judged.answerable & ~judged.partial)
     index: dict[Hashable, int] = {path: position for position, path in enumerate(evidence.paths)}
@@ -191,13 +192,22 @@ def _ranked(
 def _parsed(names: Sequence[str]) -> list[Any]:
     import ir_measures
 
-    try:
-        return [ir_measures.parse_measure(name) for name in names]
-    except (ValueError, NameError, SyntaxError, TypeError) as error:
-        raise DatasetError(
-            f"measures {', '.join(names)}: {error}; names as in {', '.join(measure_names())} "
-            "are expected"
-        ) from None
+    measures: list[Any] = []
+    pipeline: Any = ir_measures.DefaultPipeline
+    for name in names:
+        try:
+            measure: Any = ir_measures.parse_measure(name)
+            measure.validate_params()
+            known = pipeline.supports(measure)
+        except (ValueError, NameError, SyntaxError, TypeError, AssertionError):
+            known = False
+        if not known:
+            raise DatasetError(
+                f"measure {name!r} is not known to ir_measures; names as in "
+                f"{', '.join(measure_names())} are expected"
+            )
+        measures.append(measure)
+    return measures
 
 
 def _cutoff(measure: Any, otherwise: int) -> int:  # noqa: ANN401

@@ -167,11 +167,9 @@ def _ratio(
     value = float(above.sum() / below.sum())
     if len(above) < FEWEST_CLUSTERS:
         return Rate(value, None, None, n, f"too few {'sessions' if len(above) < n else 'queries'}")
-    return Rate(value, *_interval(value, above, below, bounds), n=n, note=_note(len(above)))
-
-
-def _note(cluster_count: int) -> str:
-    return "approximate" if cluster_count < STEADY_CLUSTERS else ""
+    low, high = _interval(value, above, below, bounds)
+    steady = "approximate" if len(above) < STEADY_CLUSTERS else ""
+    return Rate(value, low, high, n, steady if low is not None else "all are equal: no spread")
 
 
 def _interval(
