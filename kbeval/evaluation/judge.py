@@ -67,8 +67,8 @@ class Judged:
     tau_answer: NDArray[np.float64]  # any document handed out answers
     several_top: NDArray[np.bool_]  # no need groups, and several documents share the top score
     best_missing: NDArray[np.bool_]  # the corpus lacks every document of the highest score
-    gold_truncated: NDArray[np.bool_]  # a needed document lies beyond the evidence's depth
-    gold_cut: NDArray[np.bool_]  # a needed document was not embedded whole
+    gold_truncated: NDArray[np.bool_]  # a need group lies wholly beyond the evidence's depth
+    gold_cut: NDArray[np.bool_]  # a need group has no document that was embedded whole
     missing_gold_count: NDArray[np.int64]  # positive documents that the corpus lacks
     limit: int
     convention: Convention
@@ -238,7 +238,6 @@ class _Judge:
         tau = max((self._first(reach, group) for group in labels.groups), default=ALWAYS)
         unjudged = [doc for doc in reach if self.pooled and doc not in labels.grades]
         answering = [doc for doc, s in labels.grades.items() if s >= self.answers_from]
-        wanted = frozenset[int]().union(*labels.groups)
         count = int(self.evidence.l0_offset[row + 1] - self.evidence.l0_offset[row])
         return _Row(
             answerable=answerable,
@@ -259,8 +258,8 @@ class _Judge:
             tau_answer=self._first(reach, answering),
             several_top=labels.several_top,
             best_missing=labels.best_missing,
-            gold_truncated=any(self._beyond_depth(row, doc) for doc in wanted - set(reach)),
-            gold_cut=not wanted.isdisjoint(self.cut),
+            gold_truncated=any(self._beyond_depth(row, group) for group in labels.groups),
+            gold_cut=any(group <= self.cut for group in labels.groups),
             missing_gold_count=labels.missing_gold_count,
         )
 
@@ -292,8 +291,11 @@ class _Judge:
         tied = documents[: int(np.searchsorted(distances, distances[0], side="right"))]
         return len({self._worth(int(doc), labels, answerable=True) for doc in tied}) > 1
 
-    def _beyond_depth(self, row: int, document: int) -> bool:
-        if self.evidence.complete or (self.evidence.l1_document[row] == document).any():
+    def _beyond_depth(self, row: int, group: frozenset[int]) -> bool:
+        """No member of a need group is among the neighbours kept, nor an L0 match."""
+        if self.evidence.complete:
             return False
         start, stop = self.evidence.l0_offset[row : row + 2].tolist()
-        return document not in self.evidence.l0_document[start:stop]
+        return group.isdisjoint(self.evidence.l0_document[start:stop].tolist()) and (
+            group.isdisjoint(self.evidence.l1_document[row].tolist())
+        )

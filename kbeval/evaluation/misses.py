@@ -21,7 +21,7 @@ class Cause(StrEnum):
     NONE = ""  # nothing went wrong
     NOT_IN_CORPUS = "not_in_corpus"  # the best documents of the labels are missing
     L0_RULE = "l0_rule"  # an L0 match took the primary's place, or alone decided the level
-    TRUNCATION = "truncation"  # the needed document: not embedded whole, or beyond the depth
+    TRUNCATION = "truncation"  # what is needed was not embedded whole, or lies beyond the depth
     CUT = "cut"  # the right document was there, the cut kept it (or a needed supplement) back
     L1_DISTANCE = "l1_distance"  # the nearest document is wrong, or too near for what it is
 
