@@ -25,6 +25,13 @@ class Candidate(NamedTuple):
     content_hash: str | None = None  # None: any version
 
 
+class _Replaced(NamedTuple):
+    """A document that was given before: the mark found there, and the one put in its place."""
+
+    former: Candidate
+    mark: Candidate
+
+
 class Claim(NamedTuple):
     """What one look-up may hand out, and what it changed in the session's memory.
 
@@ -43,26 +50,26 @@ class Claim(NamedTuple):
     redelivered: tuple[Candidate, ...] = ()
     domains: tuple[str, ...] = ()
     stamp: int = 0
-    handed_count: int = 0  # so many of `taken` carry this claim's stamp
-    former: Mapping[str, tuple[Candidate, int]] = MappingProxyType({})  # what stood before, by path
+    handed_count: int = 0  # so many of `taken` were marked, again or for the first time
+    replaced: Mapping[str, _Replaced] = MappingProxyType({})  # by path
 
 
 class _Session:
     """The documents one session was given; the domains are derived from them.
 
-    `given` holds what the last mark of a document said, `stamps` which claim or call made it (every
-    one has its own number). `lock` guards these and what follows them.
+    A mark is the candidate that was given; of equal ones each is an object of its own, so that a
+    claim knows its marks by identity. `lock` guards the fields from `given` on.
     """
 
-    __slots__ = ("born", "domains", "given", "lock", "queued", "stamps", "used", "withdrawn")
+    __slots__ = ("born", "domains", "given", "lock", "queued", "undone", "used", "withdrawn")
 
     def __init__(self, stamp: int) -> None:
         self.lock = threading.Lock()
         self.born = self.queued = self.used = stamp
         self.given: dict[str, Candidate] = {}
-        self.stamps: dict[str, int] = {}
-        self.domains: tuple[str, ...] | None = ()  # None: to be derived again
-        self.withdrawn: dict[tuple[str, int], tuple[Candidate, int] | None] = {}
+        self.domains: dict[str, None] | None = {}  # None: to be derived again
+        self.undone: dict[int, None] = {}  # stamps of claims taken back
+        self.withdrawn: dict[int, tuple[Candidate, Candidate | None]] = {}  # below a later mark
 
     def choose(
         self, exact: Sequence[Candidate], near: Sequence[Candidate], limit: int
@@ -74,10 +81,11 @@ class _Session:
         passed: dict[str, Candidate] = {}
 
         def known(candidate: Candidate) -> bool:
-            before = given.get(candidate[0])
-            if before is None or not _same_version(before, candidate[2]):
+            path, _, content_hash = candidate
+            mark = given.get(path)
+            if mark is None or not _same_version(mark, content_hash):
                 return False
-            passed[candidate[0]] = candidate
+            passed[path] = candidate
             return True
 
         taken = places(exact, near, limit=limit, given=known)
@@ -87,47 +95,51 @@ class _Session:
             passed = {candidate[0]: candidate for candidate in ranked if known(candidate)}
         return taken, tuple(passed.values())
 
-    def mark(
-        self, taken: Sequence[Candidate], stamp: int, handed_count: int
-    ) -> dict[str, tuple[Candidate, int]]:
-        """Mark the first `handed_count` of `taken`; returns what all of it met, by path."""
-        given, stamps, domains = self.given, self.stamps, self.domains
-        met = {}
+    def mark(self, taken: Sequence[Candidate], handed_count: int) -> dict[str, _Replaced]:
+        """Mark the first `handed_count` of `taken`; returns those given before, by path."""
+        given, domains, moved = self.given, self.seen_domains(), False
+        replaced = {}
         for position, candidate in enumerate(taken):
-            path, domain, _ = candidate
+            path, domain, content_hash = candidate
             former = given.get(path)
             if former is not None:
-                met[path] = (former, stamps[path])
+                candidate = Candidate(path, domain, content_hash)
+                replaced[path] = _Replaced(former, candidate)
             if position >= handed_count:
                 continue
-            if former is not None and former.domain != domain:
-                domains = None
-            elif domains is not None and domain not in domains:
-                domains = (*domains, domain)
             given[path] = candidate
-            stamps[path] = stamp
-        self.domains = domains
-        return met
+            domains[domain] = None
+            moved |= former is not None and former.domain != domain
+        if moved:
+            self.domains = None
+        return replaced
 
-    def unmark(self, path: str, stamp: int, former: tuple[Candidate, int] | None) -> None:
-        """Undo one mark; below a later one it is noted, so that undoing that one skips it."""
-        if path not in self.given:
+    def undo(self, claim: Claim) -> None:
+        """Take a claim's marks away; what they replaced comes back."""
+        if claim.stamp < self.born or claim.stamp in self.undone:
             return
-        if self.stamps[path] != stamp:
-            self.withdrawn[path, stamp] = former
-            return
-        while former is not None and (path, former[1]) in self.withdrawn:
-            former = self.withdrawn.pop((path, former[1]))
-        if former is None:
-            del self.given[path], self.stamps[path]
-        else:
-            self.given[path], self.stamps[path] = former
+        self.undone[claim.stamp] = None
+        for candidate in claim.taken[: claim.handed_count]:
+            former, mark = claim.replaced.get(candidate.path, (None, candidate))
+            self._unmark(mark, former)
         self.domains = None
 
-    def seen_domains(self) -> tuple[str, ...]:
-        """The domains in the order first seen, each once."""
+    def _unmark(self, mark: Candidate, former: Candidate | None) -> None:
+        """Undo one mark; below a later one it is noted, so that undoing that one skips it."""
+        if self.given.get(mark.path) is not mark:
+            self.withdrawn[id(mark)] = (mark, former)
+            return
+        while former is not None and id(former) in self.withdrawn:
+            former = self.withdrawn.pop(id(former))[1]
+        if former is None:
+            del self.given[mark.path]
+        else:
+            self.given[mark.path] = former
+
+    def seen_domains(self) -> dict[str, None]:
+        """The domains in the order first seen."""
         if self.domains is None:
-            self.domains = tuple(dict.fromkeys(before.domain for before in self.given.values()))
+            self.domains = dict.fromkeys(mark.domain for mark in self.given.values())
         return self.domains
 
 
@@ -145,7 +157,7 @@ class RetrievedDocTracker:
     At most `max_sessions` are kept. Beyond it the one idle longest leaves (counted in
     `evicted_count`, logged at 1, 10, 100, ...) and starts empty should it come back; what a claim
     in flight does to a session that leaves or is cleared meanwhile leaves with it. A session of 20
-    documents takes about 5 kB, so the default bound is about 50 MB.
+    documents takes 1 to 4 kB (less when candidates are shared), so the default bound is 40 MB.
     """
 
     def __init__(self, max_sessions: int = 10_000) -> None:
@@ -173,8 +185,8 @@ class RetrievedDocTracker:
         path = normalised_path(file_path)
         session = self._session(session_id)
         with session.lock:
-            stamp = session.used = next(self._clock)
-            session.mark([Candidate(path, domain, content_hash)], stamp, 1)
+            session.used = next(self._clock)
+            session.mark([Candidate(path, domain, content_hash)], 1)
 
     def is_doc_retrieved(
         self, session_id: str, file_path: str, content_hash: str | None = None
@@ -202,7 +214,7 @@ class RetrievedDocTracker:
         if session is None:
             return ()
         with session.lock:
-            return session.seen_domains()
+            return tuple(session.seen_domains())
 
     def clear_session(self, session_id: str) -> None:
         """Forget everything about a session (FS-3, REQ-01.5); unknown ids are fine."""
@@ -236,19 +248,18 @@ class RetrievedDocTracker:
                 taken = places(exact, near, limit=limit)
             else:
                 taken, withheld = session.choose(exact, near, limit)
-            handed_count = len(taken) if mark == "all" else 1
-            former = session.mark(taken, stamp, handed_count)
-            domains = session.seen_domains()
+            handed_count = len(taken) if mark == "all" else min(1, len(taken))
+            replaced = session.mark(taken, handed_count)
+            domains = tuple(session.seen_domains())
         answer = tuple(taken)
         marked = answer[:handed_count]
-        changed: tuple[Candidate, ...] = ()
-        again: tuple[Candidate, ...] = ()
-        if former:
-            met = [candidate for candidate in answer if candidate[0] in former]
-            again = tuple(c for c in met if _same_version(former[c.path][0], c.content_hash))
-            changed = tuple(candidate for candidate in met if candidate not in again)
-            marked = tuple(candidate for candidate in marked if candidate not in again)
-        return Claim(answer, marked, withheld, changed, again, domains, stamp, handed_count, former)
+        if not replaced:
+            return Claim(answer, marked, withheld, (), (), domains, stamp, handed_count)
+        again, changed = _given_before(answer, replaced)
+        marked = tuple(candidate for candidate in marked if candidate not in again)
+        return Claim(
+            answer, marked, withheld, changed, again, domains, stamp, handed_count, replaced
+        )
 
     def take_back(self, session_id: str, claim: Claim) -> None:
         """Undo what a claim marked, for an answer that was never delivered.
@@ -257,12 +268,9 @@ class RetrievedDocTracker:
         marked since by others stays; a session that was cleared or left meanwhile is not touched.
         """
         session = self._known(session_id)
-        if session is None:
-            return
-        with session.lock:
-            if claim.stamp > session.born:
-                for path, _, _ in claim.taken[: claim.handed_count]:
-                    session.unmark(path, claim.stamp, claim.former.get(path))
+        if session is not None:
+            with session.lock:
+                session.undo(claim)
 
     def _known(self, session_id: str) -> _Session | None:
         session = self._sessions.get(session_id)
@@ -305,3 +313,12 @@ class RetrievedDocTracker:
                 del self._sessions[session_id]
                 self.evicted_count += 1
                 return self.evicted_count
+
+
+def _given_before(
+    taken: Sequence[Candidate], replaced: Mapping[str, _Replaced]
+) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
+    """Those of `taken` that were given before: in the same version, in another version."""
+    met = [candidate for candidate in taken if candidate.path in replaced]
+    again = tuple(c for c in met if _same_version(replaced[c.path].former, c.content_hash))
+    return again, tuple(candidate for candidate in met if candidate not in again)
