@@ -166,7 +166,7 @@ class Invocation:
     """What the caller records about one look-up (FS-6); the model never sees it.
 
     `relevance_level` is the level's name, "NOT_FOUND" when nothing matched, None when everything
-    that matched had been given before. `claimed` lists (path, content hash) marked by this call.
+    that matched had been given before. `claim` is what `KnowledgeTool.take_back` undoes.
     """
 
     tool_name: str
@@ -177,4 +177,4 @@ class Invocation:
     relevance_level: str | None
     dedup_reason: str | None
     retrieval_details: Mapping[str, Any]
-    claimed: tuple[tuple[str, str | None], ...] = ()
+    claim: object | None = None

@@ -216,6 +216,11 @@ class RetrievedDocTracker:
         with session.lock:
             return tuple(session.seen_domains())
 
+    def given_count(self, session_id: str) -> int:
+        """How many documents the session was given."""
+        session = self._known(session_id)
+        return 0 if session is None else len(session.given)
+
     def clear_session(self, session_id: str) -> None:
         """Forget everything about a session (FS-3, REQ-01.5); unknown ids are fine."""
         with self._lock:
