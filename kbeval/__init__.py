@@ -4,7 +4,10 @@ The names below are loaded when they are first used, so that `import kbeval` sta
 """
 
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False  # `typing` itself would double the cost of the import
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 
@@ -18,7 +21,7 @@ _HOME = {
     "KbevalError": "errors",
     "Settings": "config",
     "load_settings": "config",
-    "load_corpus": "corpus.documents",
+    "open_corpus": "corpus.sources",
     "open_encoder": "corpus.encoders",
     "Knowledge": "retrieval.knowledge",
     "RetrievedDocTracker": "retrieval.tracker",
@@ -27,14 +30,14 @@ _HOME = {
     "in_session": "retrieval.tool",
     "grade": "retrieval.grading",
     "l2_to_similarity": "retrieval.grading",
-    "load_set": "evaluation.queries",
-    "evaluate": "evaluation.evaluate",
+    "load_set": "evaluation.readers",
+    "evaluate_set": "evaluation.evaluate",
 }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_HOME]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> "Any":  # noqa: ANN401
     if name not in _HOME:
         raise AttributeError(f"module 'kbeval' has no attribute {name!r}")
     value = getattr(import_module(f"kbeval.{_HOME[name]}"), name)
