@@ -13,7 +13,8 @@ from kbeval.corpus.profiles import profile_of
 from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.errors import IndexFileError
 from kbeval.records import Corpus
-from kbeval.retrieval.knowledge import Knowledge, Progress
+from kbeval.retrieval.embedding import Progress
+from kbeval.retrieval.knowledge import Knowledge
 from kbeval.retrieval.saved import FORMAT, MANIFEST
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ under way never sees a half-changed base, and a document's identity is its path,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kbeval.config import Retrieval, load_settings
-from kbeval.corpus.centres import CentredEncoder, fit_centre, with_centre
 from kbeval.corpus.encoders import Encoder
 from kbeval.corpus.identity import corpus_fingerprint
 from kbeval.corpus.passages import cut_passages
 from kbeval.corpus.profiles import profile_of
 from kbeval.corpus.vectors import EmbeddingCache, checked_vectors
 from kbeval.errors import CorpusError
-from kbeval.records import Corpus, Document, Evidence, Kind, Passage
+from kbeval.records import Corpus, Document, Evidence, Passage
+from kbeval.retrieval.embedding import Progress, centred, embedded
 from kbeval.retrieval.indexfile import (
     arrays,
     encoder_facts,
@@ -37,8 +37,6 @@ from kbeval.retrieval.indexfile import (
 from kbeval.retrieval.l0 import ExactKeys
 from kbeval.retrieval.l1 import NearestPassages, default_threads, nearest_passages
 from kbeval.retrieval.saved import read_file, read_manifest, write_index
-
-Progress = Callable[[int, int], object]
 
 COMPLETE = 50_000_000  # distances of a whole gathering up to which every document is ranked
 DEPTH = 100  # nearest documents kept beyond that
@@ -97,8 +95,8 @@ class Knowledge(_Facts):
         passage_tokens = min(passage_tokens, encoder.window)
         documents = tuple(sorted(corpus.documents, key=lambda document: document.path))
         passages = cut_passages(documents, encoder.count_tokens, passage_tokens=passage_tokens)
-        encoder = _centred(encoder, centre, passages, centre_queries, cache, progress)
-        vectors = _embedded(passages, documents, encoder, cache, progress)
+        encoder = centred(encoder, centre, passages, centre_queries, cache, progress)
+        vectors = embedded(passages, documents, encoder, cache, progress)
         facts = _Facts(
             encoder=encoder,
             retrieval=retrieval or Retrieval(),
@@ -219,7 +217,7 @@ class Knowledge(_Facts):
         """A base with these documents too; only they are embedded. A known path is replaced."""
         new = tuple(sorted(documents, key=lambda document: document.path))
         passages = cut_passages(new, self.encoder.count_tokens, passage_tokens=self.passage_tokens)
-        vectors = _embedded(passages, new, self.encoder, self.cache, progress)
+        vectors = embedded(passages, new, self.encoder, self.cache, progress)
         rest = self.remove({document.path for document in new} & self.position.keys())
         return _merged(rest, new, passages, vectors)
 
@@ -337,59 +335,6 @@ def _merged(
         tuple(passages[i] for i in by_document),
         np.concatenate([rest.l1.vectors, new_vectors])[by_document],
     )
-
-
-def _embedded(
-    passages: Sequence[Passage],
-    documents: Sequence[Document],
-    encoder: Encoder,
-    cache: EmbeddingCache | None,
-    progress: Progress | None,
-) -> NDArray[np.float32]:
-    """Vectors of passages (p, d), checked once."""
-    texts = [passage.text for passage in passages]
-    names = [documents[passage.document].path for passage in passages]
-    if not texts:
-        return np.empty((0, encoder.dimension), np.float32)
-    if cache is None:
-        vectors = encoder.encode(texts, "passage")
-    else:
-        vectors = cache.embed(encoder, texts, "passage", progress=progress)
-    return checked_vectors(vectors, names, dimension=encoder.dimension, encoder=encoder.name)
-
-
-def _centred(
-    encoder: Encoder,
-    kind: str | None,
-    passages: Sequence[Passage],
-    queries: Sequence[str],
-    cache: EmbeddingCache | None,
-    progress: Progress | None,
-) -> Encoder:
-    """The encoder with the centre that is asked for, or that its profile asks for."""
-    kind = profile_of(encoder.name).default_centre if kind is None else kind
-    if kind == "none" or isinstance(encoder, CentredEncoder):
-        return encoder
-    texts: dict[Kind, list[str]] = {
-        "passage": [passage.text for passage in passages],
-        "query": list(queries) if kind == "passages+queries" else [],
-    }
-    raw = {
-        side: cache.embed(encoder, own, side, progress=progress)
-        if cache is not None
-        else encoder.encode(own, side)
-        for side, own in texts.items()
-        if own
-    }
-    centre = fit_centre(
-        encoder,
-        kind,
-        passage_vectors=raw.get("passage"),
-        passage_texts=texts["passage"],
-        query_vectors=raw.get("query"),
-        query_texts=texts["query"],
-    )
-    return with_centre(encoder, centre)
 
 
 def _document(row: dict[str, Any]) -> Document:
