@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.errors import ConfigError, RunError
-from kbeval.studies.manifest import merge_inputs, write_atomically
+from kbeval.studies.manifest import merge_inputs, write_manifest
 from kbeval.studies.parameters import (
     checked_parameters,
     notebook_parameters,
@@ -391,7 +391,8 @@ def test_a_slip_in_a_study_is_named_before_anything_is_written(tmp_path, text, m
 def test_a_study_leaves_a_folder_with_manifest_copy_notebooks_and_index(tmp_path):
     source = (
         "import json, pathlib\n"
-        "pathlib.Path(out, 'evaluation.json').write_text(json.dumps(dict(set='a', other=1)))\n"
+        "facts = dict(set='a', other=1, headline='All true.')\n"
+        "pathlib.Path(out, 'evaluation.json').write_text(json.dumps(facts))\n"
         "print(split)"
     )
     study = write_study(tmp_path, GOOD, source=source)
@@ -418,8 +419,12 @@ def test_a_study_leaves_a_folder_with_manifest_copy_notebooks_and_index(tmp_path
     assert run.manifest["study_fingerprint"] == load_study(study).fingerprint
     assert run.manifest["started"] < run.manifest["ended"]
     assert printed(run.notebooks[0]) == "012\n"
-    assert "- [evaluation.json](<evaluation.json>)" in (run.path / "index.md").read_text()
-    assert len(said) == 2
+    page = (run.path / "index.md").read_text()
+    assert page.startswith("# first: ok\n\nAll true.\n")
+    assert "- [evaluation.json](<evaluation.json>)" in page
+    assert said[-2] == "\nAll true.\n"
+    assert len(said) == 4
+    assert said[-1] == f"report: {run.path / 'index.md'}"
 
     with pytest.raises(RunError, match=r"holds a run already; give a new folder, or force$"):
         run_study(study, out=run.path)
@@ -487,11 +492,12 @@ def test_a_folder_without_manifest_is_no_run(tmp_path):
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "manifest.json"
-    write_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "\ud800")
-    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("manifest.json", "old")]
+    write_manifest(tmp_path, {"a": 1})
+    old = (tmp_path / "manifest.json").read_text()
+    for bad in ("\ud800", float("nan")):
+        with pytest.raises(ValueError, match="surrogates|not JSON compliant"):
+            write_manifest(tmp_path, {"a": bad})
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("manifest.json", old)]
 
 
 def test_inputs_that_differ_are_both_kept(tmp_path):

@@ -61,11 +61,15 @@ class Evaluation:
 
     @property
     def rates(self) -> pd.DataFrame:
-        """The verdicts' rates with their intervals: name, value, low, high, n, note."""
+        """The verdicts' rates with their intervals: name, value, low, high, n, note.
+
+        With pooled labels the other bound of what unjudged documents leave open stands beside.
+        """
         m = self.measures
+        pooled, best = self.judged.labels == "pooled", m.false_closure_rate_if_unjudged_best
         named: dict[str, Rate] = {
-            **{f"precision[{level.name}]": rate for level, rate in m.precision.items()},
-            **{f"coverage[{level.name}]": rate for level, rate in m.coverage.items()},
+            **self._precisions(),
+            **_by_level("coverage", m.coverage),
             "found_rate": m.found_rate,
             "missed_rate": m.missed_rate,
             "leak_rate": m.leak_rate,
@@ -74,7 +78,11 @@ class Evaluation:
             "closed_leak_rate": m.closed_leak_rate,
             "leak_floor": m.leak_floor,
             "false_closure_rate": m.false_closure_rate,
+            **({"false_closure_rate_if_unjudged_best": best} if pooled else {}),
+            **_by_level("false_closure_rate", m.false_closure_rate_by_level),
             "better_exists": m.better_exists,
+            "answered_anywhere": m.answered_anywhere,
+            "complete": m.complete,
         }
         rows = [
             {"name": name, "value": r.value, "low": r.low, "high": r.high, "n": r.n, "note": r.note}
@@ -92,11 +100,33 @@ class Evaluation:
         ]
         return (
             f"{self.summary['set']} ({self.summary['split']}), {self.summary['encoder']}: "
-            f"of {len(self.judged)} queries {int(closed.sum())} were closed. "
+            f"of {len(self.judged)} queries {int(closed.sum())} were closed "
+            f"(PRECISE or HIGHLY_RELEVANT). "
             f"The first document answered for {'; '.join(parts)}. "
             f"Unanswerable queries that got documents: {_share(m.leak_rate)}. "
-            f"Hints that were false: {_share(m.false_closure_rate)}."
+            f"Hints that were false: {self._false_hints()}."
         )
+
+    def _false_hints(self) -> str:
+        m = self.measures
+        if m.false_closure_settled:
+            return _share(m.false_closure_rate)
+        low, high = m.false_closure_rate_if_unjudged_best.value, m.false_closure_rate.value
+        return (
+            f"not settled, from {low:.2f} to {high:.2f} of {m.false_closure_rate.n}: "
+            "it hangs on documents that nobody judged"
+        )
+
+    def _precisions(self) -> dict[str, Rate]:
+        """Each level's precision and, where primaries are unjudged, its upper bound beneath."""
+        m = self.measures
+        named = {}
+        for level, rate in m.precision.items():
+            named[f"precision[{level.name}]"] = rate
+            if m.unjudged_count[level]:
+                bound = m.precision_if_unjudged_answers[level]
+                named[f"precision_if_unjudged_answers[{level.name}]"] = bound
+        return named
 
     def worst(self, count: int = 20) -> pd.DataFrame:
         """The queries that cost most, the most confident verdicts first among equals."""
@@ -108,10 +138,11 @@ class Evaluation:
         return order[[*columns, "primary", "expected"]].head(count).reset_index(drop=True)
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write evaluation.json, queries.csv, matrix.csv and rates.csv; return their paths."""
+        """Write evaluation.json, queries.csv, rates.csv and matrix.csv; return their paths."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self.summary, ensure_ascii=False, indent=1, allow_nan=False)
+        facts = {"headline": self.headline(), **self.summary}
+        text = json.dumps(facts, ensure_ascii=False, indent=1, allow_nan=False)
         tables = {"queries.csv": self.queries, "rates.csv": self.rates}
         paths = [target / name for name in ("evaluation.json", *tables, "matrix.csv")]
         paths[0].write_text(text + "\n", encoding="utf-8")
@@ -119,6 +150,10 @@ class Evaluation:
             table.to_csv(target / name, index=False)
         self.matrix.to_csv(target / "matrix.csv", index_label="level")
         return paths
+
+
+def _by_level(name: str, rates: Mapping[Level, Rate]) -> dict[str, Rate]:
+    return {f"{name}[{level.name}]": rate for level, rate in rates.items()}
 
 
 def _share(rate: Rate) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +12,7 @@ from typing import Any
 
 import kbeval
 from kbeval.errors import RunError
+from kbeval.retrieval.saved import write_atomically
 
 MANIFEST = "manifest.json"
 INPUTS = (  # taken from evaluation*.json
@@ -51,13 +50,10 @@ class RunFolder:
 def read_run(folder: str | Path) -> RunFolder:
     """The run in a folder. Raises `RunError` if it holds no readable manifest."""
     path = Path(folder) / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError(f"{folder}: not a run; a {MANIFEST} is expected") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RunError(f"{path}: cannot be read ({error})") from None
-    if not isinstance(manifest, dict) or "status" not in manifest:
+    if not path.is_file():
+        raise RunError(f"{folder}: not a run; a {MANIFEST} is expected")
+    manifest = read_json(path)
+    if "status" not in manifest:
         raise RunError(f"{path}: not the manifest of a run; a key 'status' is expected")
     return RunFolder(Path(folder), manifest)
 
@@ -89,19 +85,18 @@ def new_manifest(
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write the manifest in one step: a reader sees the old one or the new one, never a half."""
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(folder / MANIFEST, text + "\n")
+    write_atomically(folder / MANIFEST, (text + "\n").encode("utf-8"))
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file beside its place, then move it there."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises `RunError` if there is none."""
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: holds a {type(content).__name__}; an object is expected")
+    return content
 
 
 def merge_inputs(folder: Path, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,12 +106,9 @@ def merge_inputs(folder: Path, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     merged = dict(inputs)
     for path in sorted(folder.glob("evaluation*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise RunError(f"{path}: cannot be read ({error})") from None
+        content = read_json(path)
         for key in INPUTS:
-            if isinstance(content, dict) and key in content:
+            if key in content:
                 merged[key] = _both(merged[key], content[key]) if key in merged else content[key]
     return merged
 

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kbeval.errors import KbevalError, RunError
+from kbeval.retrieval.saved import write_atomically
 from kbeval.studies.execute import run_notebook
 from kbeval.studies.manifest import (
     MANIFEST,
@@ -19,12 +20,13 @@ from kbeval.studies.manifest import (
     merge_inputs,
     new_manifest,
     now,
+    read_json,
     read_run,
     runs_in,
-    write_atomically,
     write_manifest,
 )
 from kbeval.studies.parameters import checked_parameters, notebook_parameters
+from kbeval.studies.progress import progress_bar
 from kbeval.studies.study import Study, StudyNotebook, load_study
 
 __all__ = ["RunFolder", "latest_run", "load_study", "read_run", "run_notebook", "run_study"]
@@ -66,6 +68,7 @@ def run_study(
     write_manifest(folder, manifest)
     echo(f"{study.name}: {_notebooks(len(steps))} into {folder}")
     try:
+        _embed_ahead(study)
         for step, entry in zip(steps, manifest["notebooks"], strict=True):
             _run_step(step, entry, folder, manifest, echo)
     except BaseException:
@@ -73,6 +76,8 @@ def run_study(
         raise
     failed = [entry for entry in manifest["notebooks"] if entry["status"] == "failed"]
     _end(folder, manifest, "failed" if failed else "ok")
+    for line in _summary(folder):
+        echo(line)
     if failed:
         raise RunError(f"{len(failed)} of {_notebooks(len(steps))} failed: {failed[0]['error']}")
     return read_run(folder)
@@ -82,6 +87,24 @@ def latest_run(study: str | Path, *, status: str | None = None) -> RunFolder | N
     """The newest run of a study under its `results` folder, or None; `status` picks by status."""
     runs = runs_in(load_study(study).results)
     return next((run for run in reversed(runs) if status in (None, run.status)), None)
+
+
+def _embed_ahead(study: Study) -> None:
+    """Embed what the notebooks will ask for, where progress can be seen; they find it kept."""
+    encoder, folder = study.text("encoder"), study.text("set_folder")
+    if encoder is None or folder is None:
+        return
+    from kbeval.evaluation.evaluate import evaluate_set
+
+    with progress_bar("embedding") as progress:
+        evaluate_set(
+            folder,
+            split=study.text("split"),
+            encoder=encoder,
+            settings=study.settings,
+            centre_from=study.centre_from,
+            progress=progress,
+        )
 
 
 def _new_folder(study: Study, out: str | Path | None, *, force: bool) -> Path:
@@ -163,15 +186,34 @@ def _notebooks(count: int) -> str:
 def _end(folder: Path, manifest: dict[str, Any], status: str) -> None:
     """Write the index, then the manifest's last word."""
     manifest.update(status=status, ended=now())
-    write_atomically(folder / "index.md", _index(folder, manifest))
+    write_atomically(folder / "index.md", _index(folder, manifest).encode("utf-8"))
     write_manifest(folder, manifest)
 
 
+def _summary(folder: Path) -> list[str]:
+    """What a run ends with: the answer of each evaluation, then where everything is."""
+    files = sorted(folder.rglob("*"))
+    pictures = [str(path) for path in files if path.suffix == ".png"]
+    lines = [f"\n{headline}\n" for headline in _headlines(folder)]
+    lines += [f"picture: {picture}" for picture in pictures]
+    return [*lines, f"report: {folder / 'index.md'}"]
+
+
+def _headlines(folder: Path) -> list[str]:
+    """The sentence of each evaluation in the run, in the order of their files."""
+    found = (read_json(path) for path in sorted(folder.rglob("evaluation*.json")))
+    return [str(facts["headline"]) for facts in found if "headline" in facts]
+
+
 def _index(folder: Path, manifest: dict[str, Any]) -> str:
-    """A page in Markdown: each notebook with its outcome, then every file of the run."""
-    lines = [
-        f"# {manifest['study']}: {manifest['status']}",
-        "",
+    """A page in Markdown: the answers, the pictures, each notebook's outcome, every file."""
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*"))
+    lines = [f"# {manifest['study']}: {manifest['status']}", ""]
+    lines += [line for headline in _headlines(folder) for line in (headline, "")]
+    for name in files:
+        if name.endswith(".png"):
+            lines += [f"![{PurePosixPath(name).stem}](<{name}>)", ""]
+    lines += [
         f"Started {manifest['started']}, ended {manifest['ended']}, kbeval {manifest['kbeval']}, "
         f"Python {manifest['python']}.",
         "",
@@ -182,8 +224,5 @@ def _index(folder: Path, manifest: dict[str, Any]) -> str:
         error = (entry["error"] or "").replace("|", "\\|")
         lines.append(f"| {entry['file']} | {entry['status']} | {entry['seconds']} | {error} |")
     lines += ["", "## Files", ""]
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for name in (path.relative_to(folder).as_posix() for path in files):
-        if name != "index.md":
-            lines.append(f"- [{name}](<{name}>)")
+    lines += [f"- [{name}](<{name}>)" for name in files if name != "index.md"]
     return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbeval.config import load_settings
+from kbeval.config import Settings, load_settings
 from kbeval.errors import ConfigError
 from kbeval.studies.parameters import notebook_parameters
 from kbeval.studies.spelled import plain, read_spelled_yml, spelling
@@ -46,6 +46,23 @@ class Study:
         """Where its runs go: `results` beside the folder `studies`, else beside the yml."""
         folder = self.path.resolve().parent
         return (folder.parent if folder.name == "studies" else folder) / "results" / self.name
+
+    @property
+    def settings(self) -> Settings:
+        """The tool's settings; the specs' defaults where the study gives none."""
+        given = self.common.get("settings")
+        return load_settings(given if isinstance(given, Mapping) else None)
+
+    @property
+    def centre_from(self) -> Path | None:
+        """Where the real queries for a centre come from, if the study says so."""
+        value = self.text("centre_from")
+        return None if value is None else self.path.parent / value
+
+    def text(self, name: str) -> str | None:
+        """What the study gives for a parameter that is text; None if nothing."""
+        value = self.common.get(name)
+        return str(value) if value else None
 
 
 def load_study(path: str | Path) -> Study:
