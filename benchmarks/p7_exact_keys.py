@@ -126,6 +126,8 @@ def main() -> None:
         for position, doc in enumerate(docs):
             for key in dict.fromkeys(fold(key) for key in (doc.title, *doc.keywords)):
                 keys.setdefault(key, []).append(position)
+        # Fresh strings lie side by side in memory, which is five times as fast to scan.
+        keys = dict(zip("\n".join(keys).split("\n"), keys.values(), strict=True))
         equal = all(exact.matches(query) == naive(query, keys) for query in asked)
         hits = sum(bool(exact.matches(query)) for query in asked)
         rounds = [  # side by side, so that a busy machine slows both

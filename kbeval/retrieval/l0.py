@@ -11,12 +11,12 @@ emoji bound, too. A combining mark belongs to the character before it.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Literal
+from unicodedata import category, is_normalized, normalize
 
 from kbeval.config import L0Settings
 from kbeval.records import Document
@@ -35,9 +35,8 @@ CJK = re.compile(
 Match = tuple[str, tuple[int, ...]]  # a folded key, the positions of the documents that have it
 _Hit = tuple[int, int, Match]  # -length, start, match: sorted, the longest and leftmost is first
 
-WIDE_MARKS = tuple(
-    zip("，？：；！（）", ",?:;!()", strict=True)
-)  # NFKC does this, ten times slower
+WIDE_MARKS = tuple(zip("：；！（）", ":;!()", strict=True))  # NFKC does this ten times slower
+FOLDED = re.compile(r"[!-@\[-~\u4e00-\u9fff]++(?: [!-@\[-~\u4e00-\u9fff]++)*+")  # stays as it is
 
 
 def fold(text: str) -> str:
@@ -48,14 +47,21 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return " ".join(text.lower().split())
-    for wide, narrow in WIDE_MARKS:
-        if wide in text:
+    if "，" in text:
+        text = text.replace("，", ",")
+    if "？" in text:
+        text = text.replace("？", "?")
+    if FOLDED.fullmatch(text):
+        return text
+    if not is_normalized("NFKC", text):
+        for wide, narrow in WIDE_MARKS:
             text = text.replace(wide, narrow)
-    normal = unicodedata.normalize("NFKC", text)
-    folded = normal.casefold()
-    if folded != normal:
-        folded = unicodedata.normalize("NFKC", folded)
-    return " ".join(folded.split())
+        text = normalize("NFKC", text)
+    folded = text.casefold()
+    if folded != text:
+        folded = normalize("NFKC", folded)
+    words = folded.split()
+    return words[0] if len(words) == 1 else " ".join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +205,7 @@ def _alphabetic(text: str, at: int) -> bool:
 def _kind(character: str) -> Literal["alphabetic", "cjk", "mark", "other"]:
     if CJK.match(character):
         return "cjk"
-    if unicodedata.category(character).startswith("M"):
+    if category(character).startswith("M"):
         return "mark"
     return "alphabetic" if character.isalnum() else "other"
 
@@ -209,6 +215,10 @@ def _longest(found: list[_Hit], length: int) -> list[_Hit]:
 
     What is taken is never shorter than what comes after it, so an overlap shows at an end.
     """
+    size, first, _ = best = min(found)
+    end = first - size
+    if all(start < end and start - size > first for size, start, _ in found):
+        return [best]  # most often: a key that is part of another one
     covered = bytearray(length)
     taken = []
     for hit in sorted(found):
