@@ -35,3 +35,11 @@ class IndexFileError(KbevalError):
 
 class RunError(KbevalError):
     """A notebook or a study failed."""
+
+
+class DatabaseError(KbevalError):
+    """The database cannot be opened, read or changed, or a record does not fit it."""
+
+
+class LlmError(KbevalError):
+    """A language model could not be reached, or its reply is of no use; the text is the reason."""
