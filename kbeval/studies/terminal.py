@@ -1,13 +1,11 @@
-"""What the command line prints: tables on a terminal, and the same facts as JSON."""
+"""What `index` and `lookup` print: text for a reader, and the same facts as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-from rich.columns import Columns
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
@@ -15,12 +13,13 @@ from rich.text import Text
 
 from kbeval.corpus.centres import CentredEncoder
 from kbeval.corpus.documents import summary
-from kbeval.evaluation.evaluation import Evaluation
+from kbeval.corpus.passages import shortened_titles
 from kbeval.records import Corpus, Invocation, LookupResult
 from kbeval.retrieval.answer import result_json
 from kbeval.retrieval.knowledge import Knowledge
 
 SHOWN = 5  # examples of a list before it is counted
+CONTENT = 400  # characters of a document that the terminal shows
 
 
 def index_facts(knowledge: Knowledge, corpus: Corpus) -> dict[str, Any]:
@@ -35,6 +34,10 @@ def index_facts(knowledge: Knowledge, corpus: Corpus) -> dict[str, Any]:
         "passages": len(knowledge.passages),
         "passage_tokens": knowledge.passage_tokens,
         "truncated": {path: list(read) for path, read in knowledge.truncated().items()},
+        "shortened_titles": [
+            knowledge.documents[position].path
+            for position in shortened_titles(knowledge.documents, knowledge.passages)
+        ],
         "encoder": encoder.name,
         "encoder_fingerprint": encoder.fingerprint,
         "centre": encoder.centre.kind if isinstance(encoder, CentredEncoder) else "none",
@@ -52,10 +55,11 @@ def index_text(knowledge: Knowledge, corpus: Corpus) -> str:
     facts = index_facts(knowledge, corpus)
     lines = [
         summary(corpus),
-        f"{facts['passages']} passages of at most {facts['passage_tokens']} tokens in "
-        f"{len(facts['domains'])} domains; encoder {facts['encoder']}, centre {facts['centre']}, "
-        f"distance {facts['convention']}, {facts['threads']} threads",
-        f"{facts['keys']} exact keys",
+        f"{counted(facts['passages'], 'passage')} of at most {facts['passage_tokens']} tokens, "
+        f"{counted(facts['keys'], 'exact key')}; "
+        f"domains: {some([f'{name} ({n})' for name, n in facts['domains'].items()])}",
+        f"encoder {facts['encoder']}, centre {facts['centre']}, distance {facts['convention']}, "
+        f"{counted(facts['threads'], 'thread')}",
     ]
     if isinstance(knowledge.encoder, CentredEncoder):
         centre = knowledge.encoder.centre
@@ -63,14 +67,18 @@ def index_text(knowledge: Knowledge, corpus: Corpus) -> str:
         lines += [f"note: {note}" for note in centre.notes]
     shared = [f"{key!r} ({len(paths)})" for key, paths in facts["shared_keys"].items()]
     if shared:
-        lines.append(f"keys that several documents share: {_some(shared)}")
+        lines.append(f"keys that several documents share: {some(shared)}")
     if facts["short_keys"]:
         short = [repr(key) for key in facts["short_keys"]]
-        lines.append(f"keys too short to count inside a query: {_some(short)}")
+        lines.append(f"keys too short to count inside a query: {some(short)}")
     for path, (read, whole) in facts["truncated"].items():
         lines.append(f"{path}: embedded {read} of {whole} tokens")
     if facts["truncated"]:
-        lines.append(f"{len(facts['truncated'])} documents are not embedded whole")
+        lines.append(f"{counted(len(facts['truncated']), 'document')} not embedded whole")
+    if facts["shortened_titles"]:
+        lines.append(
+            f"titles too long to stand whole in their passages: {some(facts['shortened_titles'])}"
+        )
     return "\n".join(lines)
 
 
@@ -86,12 +94,12 @@ def lookup_json(result: LookupResult, invocation: Invocation) -> dict[str, Any]:
 
 
 def print_lookup(result: LookupResult, invocation: Invocation) -> None:
-    """What the model gets, and beside it why."""
+    """What the model gets (long contents shortened here), and beside it why."""
     console = Console()
     model = result_json(result)
     for document in [model["primary"], *model["supplements"]]:
         if document is not None:
-            document["content"] = _shortened(document["content"], 400)
+            document["content"] = shortened(document["content"], CONTENT)
     left = Panel(Text(json.dumps(model, ensure_ascii=False, indent=1)), title="what the model gets")
     right = Panel(_why(invocation), title="why")
     wide = console.width >= 120
@@ -105,36 +113,14 @@ def print_lookup(result: LookupResult, invocation: Invocation) -> None:
         console.print(Group(left, right))
 
 
-def print_evaluation(evaluation: Evaluation, *, worst: int = 10) -> None:
-    """The result of an evaluation: header, matrix, rates, retrieval, worst queries."""
-    console = Console()
-    console.print(Text(evaluation.headline(), style="bold"))
-    console.print(Text(_header(evaluation)))
-    console.print(Columns([_matrix(evaluation), _precise_rules(evaluation)], padding=(0, 4)))
-    console.print(_rates(evaluation))
-    console.print(_retrieval(evaluation.summary["retrieval"]))
-    if worst and len(table := evaluation.worst(worst)):
-        console.print(Text(f"the {len(table)} costliest queries", style="italic"))
-        for row in table.to_dict("records"):
-            console.print(_query(row))
-
-
-def _query(row: Mapping[Any, Any]) -> Text:
-    """One query that went wrong: what was asked, what came, what was expected."""
-    expected = _some(str(row["expected"]).split("|")) if row["expected"] else "nothing"
-    return Text(
-        f"{row['query_id']}  {_shortened(str(row['text']), 100)!r}\n"
-        f"    {row['level']} at {row['similarity']:.3f}, {row['outcome']}, cause {row['cause']}: "
-        f"got {row['primary']}, expected {expected}"
-    )
-
-
 def _why(invocation: Invocation) -> Text:
     details = invocation.retrieval_details
     lines = [
         f"level {invocation.relevance_level}, dedup {invocation.dedup_reason or '-'}, "
         f"{invocation.duration_ms:.1f} ms",
     ]
+    if details.get("query_truncated"):
+        lines.append("the query is longer than the encoder's window: only its first part was read")
     if "handed_out" in details:
         lines += [
             f"L0 matches {details['l0_match_count']}; matching documents "
@@ -154,88 +140,21 @@ def _why(invocation: Invocation) -> Text:
     return Text("\n".join(lines))
 
 
-def _header(evaluation: Evaluation) -> str:
-    s = evaluation.summary
-    cuts = ", ".join(f"{name} to {distance:g}" for name, distance in evaluation.cuts.items())
-    left_out = ", ".join(f"{count} {reason}" for reason, count in s["left_out"].items() if count)
-    lines = [
-        f"{s['documents']} documents ({s['documents_failed']} failed to load), "
-        f"{s['queries']} queries, left out: {left_out or 'none'}",
-        f"centre {s['centre']}; passages of {s['passage_tokens']} tokens; distance "
-        f"{s['convention']}; cuts: {cuts}; labels {s['labels']}, "
-        f"answers from score {s['answers_from']}"
-        + ("" if s["answers_from_declared"] else " (not declared: every positive score answers)"),
-    ]
-    if not s["semantic"]:
-        lines.append(f"{s['encoder']} is a stand-in that only compares spelling: not semantic")
-    lines += [f"truncated: {path}" for path in list(s["truncated_documents"])[:SHOWN]]
-    faults = [*s["corpus_faults"], *s["label_faults"]]
-    lines += [f"fault: {fault}" for fault in faults[:SHOWN]]
-    if len(faults) > SHOWN:
-        lines.append(f"and {len(faults) - SHOWN} more faults (evaluation.json has all)")
-    return "\n".join(lines)
-
-
-def _matrix(evaluation: Evaluation) -> Table:
-    return _frame(evaluation.matrix.reset_index(names="level"), "level by worth of the primary")
-
-
-def _precise_rules(evaluation: Evaluation) -> Table:
-    table = Table(title="PRECISE under both rules", title_justify="left")
-    for column in ("precise-requires", "graded", "precision", "expected cost"):
-        table.add_column(column)
-    for rule, row in evaluation.summary["both_precise_rules"].items():
-        table.add_row(
-            rule, str(row["graded"]), _rate(row["precision"]), _rate(row["expected_cost"])
-        )
-    return table
-
-
-def _rates(evaluation: Evaluation) -> Table:
-    table = Table(title="were the verdicts and hints true", title_justify="left")
-    for column in ("measure", "value [95 %] n"):
-        table.add_column(column)
-    for row in evaluation.rates.to_dict("records"):
-        table.add_row(str(row["name"]), _rate(row))
-    for name in ("expected_cost", "unjudged", "unanswerable_share"):
-        table.add_row(name, _rate(evaluation.summary[name]))
-    return table
-
-
-def _retrieval(rankings: Mapping[str, Any]) -> Table:
-    table = Table(title="retrieval, before any cut", title_justify="left")
-    table.add_column("measure")
-    named = {name: rows for name, rows in rankings.items() if isinstance(rows, Mapping)}
-    for name in named:
-        table.add_column(name)
-    for measure in next(iter(named.values()), {}):
-        cells = [rows.get(measure) for rows in named.values()]
-        if all(isinstance(cell, Mapping) for cell in cells):
-            table.add_row(measure, *(_rate(cell) for cell in cells if cell is not None))
-    return table
-
-
-def _rate(rate: Mapping[Any, Any]) -> str:
-    if rate["value"] is None or pd.isna(rate["value"]):
-        return f"- ({rate.get('note') or 'nothing to count'})"
-    if rate["low"] is None or pd.isna(rate["low"]):
-        return f"{rate['value']:.3f} n={rate['n']} ({rate.get('note', '')})"
-    return f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}] n={rate['n']}"
-
-
-def _frame(frame: pd.DataFrame, title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in frame.columns:
-        table.add_column(str(column), overflow="fold")
-    for row in frame.itertuples(index=False):
-        table.add_row(*(_shortened(str(cell), 60) for cell in row))
-    return table
-
-
-def _some(items: list[str]) -> str:
+def some(items: Sequence[str]) -> str:
+    """The first of a list, and how many more there are."""
     shown = ", ".join(items[:SHOWN])
     return shown + (f" and {len(items) - SHOWN} more" if len(items) > SHOWN else "")
 
 
-def _shortened(text: str, length: int) -> str:
+def shortened(text: str, length: int) -> str:
+    """At most `length` characters, the cut marked."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def counted(count: int, noun: str) -> str:
+    """The count with its noun.
+
+    >>> counted(1, "thread"), counted(2, "thread")
+    ('1 thread', '2 threads')
+    """
+    return f"{count} {noun}" + ("" if count == 1 else "s")
