@@ -33,7 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.corpus.centres import apply_centre, fit_centre
-from kbeval.corpus.encoders import Encoder, first_tokens, open_encoder
+from kbeval.corpus.encoder import Encoder, first_tokens
+from kbeval.corpus.encoders import open_encoder
 from kbeval.corpus.passages import cut_passages
 from kbeval.corpus.profiles import CENTRE_KINDS, CentreKind
 from kbeval.corpus.vectors import EmbeddingCache, Progress

@@ -23,7 +23,8 @@ from kbeval.corpus.centres import (
     script_of,
     with_centre,
 )
-from kbeval.corpus.encoders import first_tokens, open_encoder
+from kbeval.corpus.encoder import first_tokens
+from kbeval.corpus.encoders import open_encoder
 from kbeval.corpus.hashing import features
 from kbeval.corpus.profiles import generic_texts, profile_arrays, profile_of
 from kbeval.corpus.profiles.compute import computed_arrays

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kbeval.corpus.encoders import Encoder
+from kbeval.corpus.encoder import Encoder
 from kbeval.corpus.profiles import CentreKind, checked_centre_kind, profile_arrays
 from kbeval.errors import EncoderError, VectorError
 from kbeval.records import Kind

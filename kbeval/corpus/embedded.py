@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.corpus.encoders import first_tokens, plain, readable
+from kbeval.corpus.encoder import first_tokens, plain, readable
 from kbeval.corpus.fingerprints import digest_of, file_digest, fresh_digest, installed_version
 from kbeval.corpus.profiles import Profile, profile_arrays, profile_of
 from kbeval.corpus.vectors import checked_vectors, shown

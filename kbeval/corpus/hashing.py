@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.corpus.encoders import first_tokens, plain, readable
+from kbeval.corpus.encoder import first_tokens, plain, readable
 from kbeval.corpus.fingerprints import digest_of
 from kbeval.corpus.profiles import profile_of
 from kbeval.corpus.vectors import checked_vectors, shown

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.corpus.encoders import plain, readable
+from kbeval.corpus.encoder import plain, readable
 from kbeval.corpus.fingerprints import digest_of, file_digest, installed_version
 from kbeval.corpus.profiles import profile_of
 from kbeval.corpus.vectors import checked_vectors, shown

@@ -18,7 +18,7 @@ from kbeval.errors import EncoderError, VectorError
 from kbeval.records import Kind
 
 if TYPE_CHECKING:
-    from kbeval.corpus.encoders import Encoder
+    from kbeval.corpus.encoder import Encoder
 
 TOLERANCE = 1e-3  # of a norm
 BATCH_TEXTS = 256  # texts embedded before they are written down

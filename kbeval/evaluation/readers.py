@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import DatasetError
-from kbeval.evaluation.beir import read_beir
-from kbeval.evaluation.declaration import Declaration
-from kbeval.evaluation.labels import Draft, Label
 from kbeval.evaluation.queries import LabelledSet, Query
-from kbeval.evaluation.rows import TABLES
-from kbeval.evaluation.sources import Source
-from kbeval.evaluation.tables import read_one_file, read_two_files
+from kbeval.evaluation.reading.beir import read_beir
+from kbeval.evaluation.reading.declaration import Declaration
+from kbeval.evaluation.reading.labels import Draft, Label
+from kbeval.evaluation.reading.rows import TABLES
+from kbeval.evaluation.reading.sources import Source
+from kbeval.evaluation.reading.tables import read_one_file, read_two_files
 from kbeval.records import Fault
 
 

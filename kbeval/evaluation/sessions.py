@@ -8,8 +8,8 @@ from typing import Any
 
 from kbeval.errors import DatasetError
 from kbeval.evaluation.queries import Session, Turn
-from kbeval.evaluation.rows import Row, read_json_lines
-from kbeval.evaluation.values import RowProblem, answerable_of, shown, text_of
+from kbeval.evaluation.reading.rows import Row, read_json_lines
+from kbeval.evaluation.reading.values import RowProblem, answerable_of, shown, text_of
 from kbeval.records import Fault
 
 SESSION_NAMES = {"session_id": ("session_id", "id", "_id"), "turns": ("turns",)}

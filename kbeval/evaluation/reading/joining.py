@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kbeval.errors import DatasetError
-from kbeval.evaluation.labels import Draft, Label, Labels, collected, doubled_fault
+from kbeval.evaluation.reading.labels import Draft, Label, Labels, collected, doubled_fault
 from kbeval.records import Fault
 
 

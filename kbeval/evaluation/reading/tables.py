@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbeval.errors import DatasetError
-from kbeval.evaluation.declaration import read_declaration
-from kbeval.evaluation.joining import Joined, joined
-from kbeval.evaluation.labels import QUERY_NAMES, doubled_fault, drafts_of
-from kbeval.evaluation.rows import Rows, read_rows
-from kbeval.evaluation.sources import (
+from kbeval.evaluation.reading.declaration import read_declaration
+from kbeval.evaluation.reading.joining import Joined, joined
+from kbeval.evaluation.reading.labels import QUERY_NAMES, doubled_fault, drafts_of
+from kbeval.evaluation.reading.rows import Rows, read_rows
+from kbeval.evaluation.reading.sources import (
     Source,
     placed,
     read_labels,

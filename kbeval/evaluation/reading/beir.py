@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from kbeval.errors import DatasetError
-from kbeval.evaluation.declaration import read_declaration
-from kbeval.evaluation.joining import joined
-from kbeval.evaluation.labels import (
+from kbeval.evaluation.reading.declaration import read_declaration
+from kbeval.evaluation.reading.joining import joined
+from kbeval.evaluation.reading.labels import (
     LABEL_NAMES,
     QUERY_NAMES,
     Draft,
@@ -20,8 +20,8 @@ from kbeval.evaluation.labels import (
     doubled_fault,
     drafts_of,
 )
-from kbeval.evaluation.rows import read_rows
-from kbeval.evaluation.sources import (
+from kbeval.evaluation.reading.rows import read_rows
+from kbeval.evaluation.reading.sources import (
     Source,
     placed,
     read_labels,

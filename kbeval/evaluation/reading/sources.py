@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kbeval.errors import DatasetError
-from kbeval.evaluation.declaration import Declaration
-from kbeval.evaluation.labels import LABEL_NAMES, Draft, Label, Labels, collected, labels_of
-from kbeval.evaluation.rows import Rows, read_rows
+from kbeval.evaluation.reading.declaration import Declaration
+from kbeval.evaluation.reading.labels import LABEL_NAMES, Draft, Label, Labels, collected, labels_of
+from kbeval.evaluation.reading.rows import Rows, read_rows
 from kbeval.records import Fault
 
 

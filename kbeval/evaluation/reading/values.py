@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kbeval.evaluation.rows import parse_json
+from kbeval.evaluation.reading.rows import parse_json
 
 ANSWERS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from kbeval.errors import DatasetError
 from kbeval.evaluation.queries import Query
-from kbeval.evaluation.rows import Row, Rows
-from kbeval.evaluation.values import (
+from kbeval.evaluation.reading.rows import Row, Rows
+from kbeval.evaluation.reading.values import (
     RowProblem,
     answerable_of,
     integer_of,

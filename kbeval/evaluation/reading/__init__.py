@@ -1,0 +1,1 @@
+"""How labelled sets are laid out on disk: rows, values, labels, and what joins them."""
