@@ -125,14 +125,14 @@ def rates_chart(rates: pd.DataFrame) -> Figure:
     """
     rows = rates.to_dict("records")
     with _style():
-        figure = _figure(7.2, 1.0 + 0.34 * max(len(rows), 1))
+        figure = _figure(10.0, 1.0 + 0.3 * max(len(rows), 1))
         axes = figure.add_subplot()
         for place, row in enumerate(rows):
             _rate(axes, place, row)
         axes.set_yticks(range(len(rows)), [legible(str(row["name"])) for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlim(-0.02, 1.02)
-        axes.set_xticks(np.linspace(0, 1, 6))
+        axes.set_xticks((0.0, 0.25, 0.5, 0.75, 1.0))
         axes.grid(axis="x", color="#e6e6e6", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0)
