@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -482,7 +483,34 @@ def test_a_session_opened_and_cleared_over_and_over_leaves_no_queue():
     assert len(tracker._idle) <= 65
 
 
-# -- against a simple model --
+# -- against the rule of places, and a simple model --
+
+VERSIONS = st.sampled_from([Candidate(n, f"domain {n}", v) for n in "abcde" for v in "12"])
+
+
+@drawn(
+    st.lists(VERSIONS, max_size=3),
+    st.lists(VERSIONS, max_size=4),
+    st.lists(VERSIONS, max_size=6),
+    st.integers(1, 4),
+    st.sampled_from(["all", "primary"]),
+)
+def test_a_claim_takes_what_places_gives(given, exact, near, limit, mark):
+    held = {candidate.path: candidate for candidate in given}
+    expected = places(
+        exact, near, limit=limit, given=lambda candidate: held.get(candidate.path) == candidate
+    )
+    tracker = tracker_with(*given)
+    claim = tracker.claim("s", exact, near, limit=limit, mark=mark)
+    assert list(claim.taken) == expected
+    handed = expected if mark == "all" else expected[:1]
+    for candidate in handed:
+        held[candidate.path] = candidate
+    assert {path: tracker._sessions["s"].given.get(path) for path in held} == held
+    assert len(tracker._sessions["s"].given) == len(held)
+    assert claim.domains == tuple(candidate.domain for candidate in held.values())
+    tracker.take_back("s", claim)
+    assert tracker.given_count("s") == len({candidate.path for candidate in given})
 
 
 class AgainstAModel(RuleBasedStateMachine):

@@ -4,147 +4,28 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import chain, count, takewhile
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from itertools import count
+from typing import Literal
 
 from kbeval.corpus.identity import normalised_path
 from kbeval.errors import ConfigError
+from kbeval.retrieval.marks import (
+    NONE_REPLACED,
+    Candidate,
+    Claim,
+    Session,
+    given_before,
+    same_version,
+)
 from kbeval.retrieval.ranking import places
+
+__all__ = ["Candidate", "Claim", "RetrievedDocTracker"]
 
 log = logging.getLogger(__name__)
 
-
-class Candidate(NamedTuple):
-    """A document that matches; `path` is its identity, as the corpus has it."""
-
-    path: str
-    domain: str
-    content_hash: str | None = None  # None: any version
-
-
-class _Replaced(NamedTuple):
-    """A document that was given before: the mark found there, and the one put in its place."""
-
-    former: Candidate
-    mark: Candidate
-
-
-class Claim(NamedTuple):
-    """What one look-up may hand out, and what it changed in the session's memory.
-
-    `taken` is the answer, the primary first. `marked` are those of it that are newly marked.
-    `withheld` are the candidates passed over because the session has them, by rank (L0 matches
-    first), each once: those that rank before the last one taken when the answer is full, else all.
-    `content_changed` were taken because what was given before had another hash, `redelivered`
-    although it had the same. `domains` are the session's after the claim, as first seen. The rest
-    is for `take_back`. (A tuple because a frozen dataclass takes a third of a claim's time.)
-    """
-
-    taken: tuple[Candidate, ...] = ()
-    marked: tuple[Candidate, ...] = ()
-    withheld: tuple[Candidate, ...] = ()
-    content_changed: tuple[Candidate, ...] = ()
-    redelivered: tuple[Candidate, ...] = ()
-    domains: tuple[str, ...] = ()
-    stamp: int = 0
-    handed_count: int = 0  # so many of `taken` were marked, again or for the first time
-    replaced: Mapping[str, _Replaced] = MappingProxyType({})  # by path
-
-
-class _Session:
-    """The documents one session was given; the domains are derived from them.
-
-    A mark is the candidate that was given; of equal ones each is an object of its own, so that a
-    claim knows its marks by identity. `lock` guards the fields from `given` on.
-    """
-
-    __slots__ = ("born", "domains", "given", "lock", "queued", "undone", "used", "withdrawn")
-
-    def __init__(self, stamp: int) -> None:
-        self.lock = threading.Lock()
-        self.born = self.queued = self.used = stamp
-        self.given: dict[str, Candidate] = {}
-        self.domains: dict[str, None] | None = {}  # None: to be derived again
-        self.undone: dict[int, None] = {}  # stamps of claims taken back
-        self.withdrawn: dict[int, tuple[Candidate, Candidate | None]] = {}  # below a later mark
-
-    def choose(
-        self, exact: Sequence[Candidate], near: Sequence[Candidate], limit: int
-    ) -> tuple[list[Candidate], tuple[Candidate, ...]]:
-        """What the session does not have and gets a place; what it has and is passed over."""
-        given = self.given
-        if not given:
-            return places(exact, near, limit=limit), ()
-        passed: dict[str, Candidate] = {}
-
-        def known(candidate: Candidate) -> bool:
-            path, _, content_hash = candidate
-            mark = given.get(path)
-            if mark is None or not _same_version(mark, content_hash):
-                return False
-            passed[path] = candidate
-            return True
-
-        taken = places(exact, near, limit=limit, given=known)
-        if len(exact) >= limit:  # `places` may have left L0 matches without a look
-            last = taken[-1][0] if len(taken) >= limit else None
-            ranked = takewhile(lambda candidate: candidate[0] != last, chain(exact, near))
-            passed = {candidate[0]: candidate for candidate in ranked if known(candidate)}
-        return taken, tuple(passed.values())
-
-    def mark(self, taken: Sequence[Candidate], handed_count: int) -> dict[str, _Replaced]:
-        """Mark the first `handed_count` of `taken`; returns those given before, by path."""
-        given, domains, moved = self.given, self.seen_domains(), False
-        replaced = {}
-        for position, candidate in enumerate(taken):
-            path, domain, content_hash = candidate
-            former = given.get(path)
-            if former is not None:
-                candidate = Candidate(path, domain, content_hash)
-                replaced[path] = _Replaced(former, candidate)
-            if position >= handed_count:
-                continue
-            given[path] = candidate
-            domains[domain] = None
-            moved |= former is not None and former.domain != domain
-        if moved:
-            self.domains = None
-        return replaced
-
-    def undo(self, claim: Claim) -> None:
-        """Take a claim's marks away; what they replaced comes back."""
-        if claim.stamp < self.born or claim.stamp in self.undone:
-            return
-        self.undone[claim.stamp] = None
-        for candidate in claim.taken[: claim.handed_count]:
-            former, mark = claim.replaced.get(candidate.path, (None, candidate))
-            self._unmark(mark, former)
-        self.domains = None
-
-    def _unmark(self, mark: Candidate, former: Candidate | None) -> None:
-        """Undo one mark; below a later one it is noted, so that undoing that one skips it."""
-        if self.given.get(mark.path) is not mark:
-            self.withdrawn[id(mark)] = (mark, former)
-            return
-        while former is not None and id(former) in self.withdrawn:
-            former = self.withdrawn.pop(id(former))[1]
-        if former is None:
-            del self.given[mark.path]
-        else:
-            self.given[mark.path] = former
-
-    def seen_domains(self) -> dict[str, None]:
-        """The domains in the order first seen."""
-        if self.domains is None:
-            self.domains = dict.fromkeys(mark.domain for mark in self.given.values())
-        return self.domains
-
-
-def _same_version(before: Candidate, content_hash: str | None) -> bool:
-    return content_hash is None or before[2] is None or before[2] == content_hash
+_bare = tuple.__new__  # makes a named tuple in half the time of its own constructor
 
 
 class RetrievedDocTracker:
@@ -165,7 +46,7 @@ class RetrievedDocTracker:
             raise ConfigError(f"session.max-sessions is {max_sessions}; 1 or more is allowed")
         self.max_sessions = max_sessions
         self.evicted_count = 0
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._clock = count(1)
         self._idle: list[tuple[int, str]] = []  # a heap of (`queued`, session id), lazily updated
         self._lock = threading.Lock()  # guards changes of the three above
@@ -198,7 +79,7 @@ class RetrievedDocTracker:
         session = self._known(session_id)
         given = {} if session is None else session.given
         before = given.get(file_path) or given.get(normalised_path(file_path))
-        return before is not None and _same_version(before, content_hash)
+        return before is not None and same_version(before, content_hash)
 
     def is_already_retrieved(self, session_id: str, file_path: str) -> bool:
         """The older name of `is_doc_retrieved` (FS-3)."""
@@ -245,26 +126,12 @@ class RetrievedDocTracker:
         who gets a place is the rule of `places`. `mark="primary"` marks only the first one (where
         supplements carry a passage, not the whole text). With `redeliver` nothing is passed over.
         """
-        session = self._session(session_id)
-        withheld: tuple[Candidate, ...] = ()
-        with session.lock:
-            stamp = session.used = next(self._clock)
-            if redeliver:
-                taken = places(exact, near, limit=limit)
-            else:
-                taken, withheld = session.choose(exact, near, limit)
-            handed_count = len(taken) if mark == "all" else min(1, len(taken))
-            replaced = session.mark(taken, handed_count)
-            domains = tuple(session.seen_domains())
-        answer = tuple(taken)
-        marked = answer[:handed_count]
-        if not replaced:
-            return Claim(answer, marked, withheld, (), (), domains, stamp, handed_count)
-        again, changed = _given_before(answer, replaced)
-        marked = tuple(candidate for candidate in marked if candidate not in again)
-        return Claim(
-            answer, marked, withheld, changed, again, domains, stamp, handed_count, replaced
-        )
+        session = self._sessions.get(session_id) or self._open(session_id)
+        if len(exact) < limit:  # then `places` looks at every L0 match
+            plan = tuple(places(exact, near, limit=limit) if exact else near[:limit])
+            if claim := self._claim_plan(session, plan, mark == "all"):
+                return claim
+        return self._claim_others(session, exact, near, limit, mark == "all", redeliver)
 
     def take_back(self, session_id: str, claim: Claim) -> None:
         """Undo what a claim marked, for an answer that was never delivered.
@@ -277,23 +144,72 @@ class RetrievedDocTracker:
             with session.lock:
                 session.undo(claim)
 
-    def _known(self, session_id: str) -> _Session | None:
+    def _claim_plan(
+        self, session: Session, plan: tuple[Candidate, ...], mark_all: bool
+    ) -> Claim | None:
+        """Claim what an empty session would be given, or None if this one has any of it.
+
+        If it has none, nothing is passed over on the way, so that is its answer as well: the
+        most frequent case, and the cheapest.
+        """
+        fresh = {candidate[0]: candidate for candidate in plan}
+        if len(fresh) < len(plan):  # two versions of a document
+            return None
+        handed = plan if mark_all else plan[:1]
+        with session.lock:
+            stamp = session.used = next(self._clock)
+            domains = session.mark_fresh(fresh, handed)
+        if domains is None:
+            return None
+        fields = (plan, handed, (), (), (), domains, stamp, len(handed), NONE_REPLACED)
+        return _bare(Claim, fields)
+
+    def _claim_others(
+        self,
+        session: Session,
+        exact: Sequence[Candidate],
+        near: Sequence[Candidate],
+        limit: int,
+        mark_all: bool,
+        redeliver: bool,
+    ) -> Claim:
+        withheld: tuple[Candidate, ...] = ()
+        with session.lock:
+            stamp = session.used = next(self._clock)
+            if redeliver:
+                taken = places(exact, near, limit=limit)
+            else:
+                taken, withheld = session.choose(exact, near, limit)
+            handed_count = len(taken) if mark_all else min(1, len(taken))
+            replaced = session.mark(taken, handed_count)
+            domains = tuple(session.seen_domains())
+        answer = tuple(taken)
+        marked = answer[:handed_count]
+        if not replaced:
+            return Claim(answer, marked, withheld, (), (), domains, stamp, handed_count)
+        again, changed = given_before(answer, replaced)
+        marked = tuple(candidate for candidate in marked if candidate not in again)
+        return Claim(
+            answer, marked, withheld, changed, again, domains, stamp, handed_count, replaced
+        )
+
+    def _known(self, session_id: str) -> Session | None:
         session = self._sessions.get(session_id)
         if session is not None:
             session.used = next(self._clock)
         return session
 
-    def _session(self, session_id: str) -> _Session:
+    def _session(self, session_id: str) -> Session:
         return self._sessions.get(session_id) or self._open(session_id)
 
-    def _open(self, session_id: str) -> _Session:
+    def _open(self, session_id: str) -> Session:
         evicted = 0
         with self._lock:
             session = self._sessions.get(session_id)
             if session is None:
                 if len(self._sessions) >= self.max_sessions:
                     evicted = self._evict()
-                session = self._sessions[session_id] = _Session(next(self._clock))
+                session = self._sessions[session_id] = Session(next(self._clock))
                 heappush(self._idle, (session.queued, session_id))
         if evicted and evicted == 10 ** (len(str(evicted)) - 1):
             log.warning(
@@ -318,12 +234,3 @@ class RetrievedDocTracker:
                 del self._sessions[session_id]
                 self.evicted_count += 1
                 return self.evicted_count
-
-
-def _given_before(
-    taken: Sequence[Candidate], replaced: Mapping[str, _Replaced]
-) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
-    """Those of `taken` that were given before: in the same version, in another version."""
-    met = [candidate for candidate in taken if candidate.path in replaced]
-    again = tuple(c for c in met if _same_version(replaced[c.path].former, c.content_hash))
-    return again, tuple(candidate for candidate in met if candidate not in again)
