@@ -509,8 +509,9 @@ def test_a_claim_takes_what_places_gives(given, exact, near, limit, mark):
     assert {path: tracker._sessions["s"].given.get(path) for path in held} == held
     assert len(tracker._sessions["s"].given) == len(held)
     assert claim.domains == tuple(candidate.domain for candidate in held.values())
-    tracker.take_back("s", claim)
-    assert tracker.given_count("s") == len({candidate.path for candidate in given})
+    if len({candidate.path for candidate in expected}) == len(expected):  # as in a knowledge base
+        tracker.take_back("s", claim)
+        assert tracker.given_count("s") == len({candidate.path for candidate in given})
 
 
 class AgainstAModel(RuleBasedStateMachine):
