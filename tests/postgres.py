@@ -60,7 +60,7 @@ def postgres_server():
         yield url
     finally:
         if server is not None:
-            server.send_signal(signal.SIGINT)  # does not wait for clients
+            server.send_signal(signal.SIGQUIT)  # at once: nothing of it is kept
             try:
                 server.wait(10)
             except subprocess.TimeoutExpired:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from kbeval.errors import DatabaseError
 from kbeval.store.plain import json_text, read_json
@@ -15,10 +16,12 @@ from kbeval.store.plain import json_text, read_json
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
-    from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
+    from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
 WAIT_MS = 5_000  # how long a statement waits for another process
 _BEGIN = "kbeval_begin"  # execution option: how a transaction begins in SQLite
+_engines: WeakSet[Engine] = WeakSet()
+_inherited: list[Pool] = []  # in a forked child: kept, so that nothing closes them
 
 
 def open_database(url: str | Path, *, must_exist: bool = False) -> Engine:
@@ -144,32 +147,33 @@ def _check_file(address: URL, must_exist: bool) -> None:
 
 
 def _listen(engine: Engine) -> None:
-    """Prepare every connection, and none is ever used by a forked child."""
+    """Prepare every connection, and begin transactions as they are asked for."""
     from sqlalchemy import event
-    from sqlalchemy.exc import DisconnectionError
 
-    is_sqlite = engine.dialect.name == "sqlite"
+    _engines.add(engine)
+    if engine.dialect.name != "sqlite":
+        return
 
     def on_connect(raw: DBAPIConnection, record: ConnectionPoolEntry) -> None:
-        record.info["pid"] = os.getpid()
-        if is_sqlite:
-            _prepare(raw)
-
-    def on_checkout(
-        raw: DBAPIConnection, record: ConnectionPoolEntry, proxy: PoolProxiedConnection
-    ) -> None:
-        if record.info["pid"] != os.getpid():
-            record.dbapi_connection = proxy.dbapi_connection = None  # type: ignore[misc]
-            raise DisconnectionError("opened by another process")
+        _prepare(raw)
 
     def on_begin(connection: Connection) -> None:
         mode = connection.get_execution_options().get(_BEGIN, "DEFERRED")
         connection.exec_driver_sql(f"BEGIN {mode}")
 
     event.listen(engine, "connect", on_connect)
-    event.listen(engine, "checkout", on_checkout)
-    if is_sqlite:
-        event.listen(engine, "begin", on_begin)
+    event.listen(engine, "begin", on_begin)
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child: never use, nor even close, the parent's connections."""
+    for engine in list(_engines):
+        _inherited.append(engine.pool)
+        engine.dispose(close=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _prepare(raw: DBAPIConnection) -> None:
