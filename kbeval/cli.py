@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kbeval.records import Corpus
     from kbeval.retrieval.knowledge import Knowledge
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -244,7 +246,7 @@ def evaluate(
         _print_json(evaluation.summary)
     else:
         print_evaluation(evaluation, worst=worst)
-        typer.echo(f"\nwritten to {folder}: {', '.join(path.name for path in written)}")
+        typer.echo(f"\nwritten to {folder}:\n  {', '.join(path.name for path in written)}")
 
 
 @app.command()
@@ -273,8 +275,10 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         code = app(args=arguments, prog_name="kbeval", standalone_mode=False)
+        if code == INTERRUPTED:  # typer has caught it
+            raise KeyboardInterrupt
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted; what was finished is kept", 130)
+        _fail("interrupted; what was finished is kept", INTERRUPTED)
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -395,6 +399,9 @@ def _prompt(knowledge: Knowledge) -> Iterator[str]:
         except EOFError:
             typer.echo()
             return
+        except KeyboardInterrupt:
+            typer.echo()
+            raise
         if not line.strip():
             return
         yield line
