@@ -116,6 +116,12 @@ class NearestPassages:
         """The k nearest documents among the `wanted` nearest passages; whether that is enough."""
         raw, found = self._engine_search(queries, wanted, threads)
         near = self._distance(self._exact(queries, found, threads))
+        reach = np.maximum(raw[:, -1].astype(np.float64) - SLACK, 0.0)
+        if self.convention == "l2":
+            reach = np.sqrt(reach)
+        if len(queries) == 1:
+            document, distance = self._ranked_alone(near, found, k)
+            return document, distance, distance[:, -1] < reach
         keys = self._keys(near, self.document[found])
         if found.min() < 0:
             keys[found < 0] = NO_NEIGHBOUR
@@ -123,10 +129,22 @@ class NearestPassages:
         if len(self.vectors) > self.document_count:
             keys = self._each_once(keys)
         document, distance = self._unpacked(keys[:, :k])
-        reach = np.maximum(raw[:, -1].astype(np.float64) - SLACK, 0.0)
-        if self.convention == "l2":
-            reach = np.sqrt(reach)
         return document, distance, distance[:, -1] < reach
+
+    def _ranked_alone(
+        self, near: NDArray[np.float64], found: NDArray[np.int64], k: int
+    ) -> Neighbours:
+        """The same for one query, (1, k): of so few numbers each step of an array costs more."""
+        rows = zip(
+            near[0].tolist(), self.document[found[0]].tolist(), found[0].tolist(), strict=True
+        )
+        first: dict[int, float] = {}
+        for distance, document in sorted((x, doc) for x, doc, passage in rows if passage >= 0):
+            first.setdefault(document, distance)
+        missing = max(0, k - len(first))
+        nearest = [*first, *[-1] * missing][:k]
+        distances = [*first.values(), *[np.inf] * missing][:k]
+        return np.array([nearest], np.int32), np.array([distances])
 
     def _engine_search(
         self, queries: Vectors, k: int, threads: int
@@ -167,7 +185,8 @@ class NearestPassages:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(compute, parts))
         else:
-            list(map(compute, parts))
+            for part in parts:
+                compute(part)
         exact *= -2.0
         exact += self.squared_norm[found]
         exact += self._squared(wide)
