@@ -473,7 +473,6 @@ def test_a_damaged_kept_index_is_built_anew_with_a_warning(tmp_path, caplog):
     assert str(vectors) in warning and "damaged" in warning and "built anew" in warning
 
 
-@pytest.mark.xfail(strict=True, reason="a damaged file keeps its name, so it is not written again")
 def test_a_damaged_kept_index_is_whole_again_after_it_was_built_anew(tmp_path, caplog):
     tiny(tmp_path)
     [vectors] = (tmp_path / "cache" / "indexes").glob("*/vectors-*")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kbeval.errors import DatasetError
 from kbeval.evaluation.queries import Session, Turn
 from kbeval.evaluation.readers import describe, load_set, summary
-from kbeval.evaluation.sessions import load_sessions
 from kbeval.evaluation.reading.values import pairs_of
+from kbeval.evaluation.sessions import load_sessions
 from kbeval.records import Fault
 
 CASES = Path(__file__).parent / "cases"

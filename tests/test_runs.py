@@ -495,7 +495,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     write_manifest(tmp_path, {"a": 1})
     old = (tmp_path / "manifest.json").read_text()
     for bad in ("\ud800", float("nan")):
-        with pytest.raises(ValueError, match="surrogates|not JSON compliant"):
+        with pytest.raises(ValueError, match=r"surrogates|not JSON compliant"):
             write_manifest(tmp_path, {"a": bad})
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("manifest.json", old)]
 

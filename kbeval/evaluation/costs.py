@@ -133,6 +133,12 @@ class Costs:
         rows = [[int(_exact(self.cost(lv, w)) * scale) for w in Worth] for lv in Level]
         return np.array(rows, dtype=np.int64)
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest cost in the table: no mean lies outside."""
+        scaled = self.scaled()
+        return float(scaled.min()) / self.scale, float(scaled.max()) / self.scale
+
     def to_json(self) -> dict[str, dict[str, float]]:
         """Each level to worth to cost, with the keys of the yml."""
         return {

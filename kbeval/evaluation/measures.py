@@ -169,7 +169,9 @@ def measure(
             for x in CLOSED
         },
         better_exists=share(judged.better_exists, closed_answerable, no_closure),
-        expected_cost=mean_interval(_cost(judged, level, costs), judged.cluster, empty="no query"),
+        expected_cost=mean_interval(
+            _cost(judged, level, costs), judged.cluster, bounds=costs.bounds, empty="no query"
+        ),
         unjudged=share(judged.primary_unjudged, answerable & given, "nothing was handed out"),
         unanswerable_share=share(unanswerable, np.full(len(judged), True), "no query"),
         answered_anywhere=share(
@@ -231,7 +233,11 @@ def reweighted(
             for x in GIVEN
         },
         "expected_cost": mean_interval(
-            _cost(judged, level, costs), judged.cluster, weights=weight, empty="no query"
+            _cost(judged, level, costs),
+            judged.cluster,
+            weights=weight,
+            bounds=costs.bounds,
+            empty="no query",
         ),
         "leak_rate": rate(
             level[u] > Level.NOT_FOUND, judged.cluster[u], empty="no unanswerable query"

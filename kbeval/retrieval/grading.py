@@ -107,7 +107,7 @@ def cut_distance(threshold: float, max_l2_distance: float = 2.0) -> float:
     >>> cut_distance(0.75), cut_distance(0.5, 1.5)
     (0.5, 0.75)
     """
-    if threshold <= 0:
+    if round(threshold, DECIMALS) <= 0:
         return math.inf
     step = 10.0**-DECIMALS
     near = round((1.0 - threshold) * max_l2_distance, DECIMALS)

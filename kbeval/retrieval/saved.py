@@ -28,7 +28,7 @@ def write_index(folder: Path, files: Mapping[str, bytes], facts: Mapping[str, An
         digest = hashlib.sha256(content).hexdigest()
         stem, _, ending = name.partition(".")
         stored = f"{stem}-{digest[:16]}.{ending}"
-        if not (folder / stored).is_file():
+        if not _holds(folder / stored, digest):
             write_atomically(folder / stored, content)
         entries[name] = {"file": stored, "sha256": digest, "bytes": len(content)}
     manifest = {"format": FORMAT, **facts, "files": entries}
@@ -84,6 +84,11 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _holds(path: Path, digest: str) -> bool:
+    """Whether the file is there and whole; a damaged one is written again."""
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
 
 
 def _stored_names(folder: Path) -> set[str]:
