@@ -38,6 +38,7 @@ from kbeval.evaluation.plateau import NO_LIMIT, NOT_USED, Cut, Interval, midway
 from kbeval.evaluation.queries import LabelledSet, Query
 from kbeval.evaluation.readers import load_set
 from kbeval.records import Evidence, Level
+from kbeval.retrieval.grading import l2_to_similarity
 
 CASES = Path(__file__).parent / "cases"
 A, R, W, N = Worth.ANSWERS, Worth.RELATED, Worth.WRONG, Worth.NOTHING
@@ -185,6 +186,16 @@ def test_distances_that_the_tool_cannot_tell_apart_share_a_rung():
     assert len(ladder_of(near, [A] * 4, largest_max=2.0).accepted) == 4
     assert len(ladder_of(near, [A] * 4, largest_max=1.0).accepted) == 5
     assert ladder_of([2.5, 3.0], [A, N], largest_max=2.0).accepted.tolist() == [-INF, 3.0]
+
+
+@pytest.mark.parametrize("limit", [0.9, 1.0, 1.7, 2.0, 4.0])
+def test_a_rung_holds_the_distances_of_one_similarity(limit):
+    rng = np.random.default_rng(3)
+    distance = np.round(np.concatenate([rng.random(300) * 1e-3 + 0.8, rng.random(50) * 3]), 6)
+    tuned = ladder_of(distance, np.zeros(350, int), largest_max=limit)
+    farthest = {float(l2_to_similarity(d, limit)): float(d) for d in np.sort(distance)}
+    assert tuned.accepted.tolist() == [-INF, *sorted(farthest.values())]
+    assert tuned.end[-1] == 350
 
 
 def test_a_query_without_any_document_is_accepted_by_no_rung():

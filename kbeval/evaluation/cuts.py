@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -85,7 +86,8 @@ def best_cuts(
     for accuracy or macro-F1 on labels that cannot place two cuts.
     """
     if isinstance(objective, Costs):
-        return additive(tuned, objective.scaled(), scale=objective.scale, weights=weights)
+        table, scale = _whole_units(objective)
+        return additive(tuned, table, scale=scale, weights=weights)
     if isinstance(objective, Constraints):
         return constrained(tuned, objective, weights)
     if objective == "accuracy":
@@ -95,6 +97,14 @@ def best_cuts(
     raise ConfigError(
         f"objective: got {objective!r}; allowed are costs, constraints, accuracy, macro_f1"
     )
+
+
+@lru_cache(maxsize=16)
+def _whole_units(costs: Costs) -> tuple[NDArray[np.int64], int]:
+    """The costs as integers `[level, worth]`, and their scale; kept, as resamples ask again."""
+    table = costs.scaled()
+    table.flags.writeable = False
+    return table, costs.scale
 
 
 def choose(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kbeval.evaluation.judge import Judged, Worth
 from kbeval.records import Convention
-from kbeval.retrieval.grading import checked_distance, l2_to_similarity
+from kbeval.retrieval.grading import DECIMALS, checked_distance, l2_to_similarity
 
 PreciseRule = Literal["unique", "unique-and-nearest"]
 RANGE: dict[Convention, float] = {"l2": 2.0, "squared_l2": 4.0}  # of unit vectors
@@ -55,10 +55,9 @@ class Ladder:
 
     def running(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Sums over the queries that each rung accepts: (..., n) -> (..., k + 1), integers."""
-        along = np.cumsum(values[..., self.order], axis=-1, dtype=np.int64)
-        sums = np.zeros((*values.shape[:-1], len(self.end)), dtype=np.int64)
-        sums[..., 1:] = along[..., self.end[1:] - 1]
-        return sums
+        sums = np.zeros((*values.shape[:-1], len(self.order) + 1), dtype=np.int64)
+        np.cumsum(values[..., self.order], axis=-1, out=sums[..., 1:])
+        return sums if len(self.end) == sums.shape[-1] else sums[..., self.end]
 
     def rung(self, distance: float) -> int:
         """The highest rung whose distances a cut at `distance` accepts."""
@@ -106,12 +105,11 @@ def ladder_of(
     known = checked_distance(distance)
     shape = known.shape
     fixed = np.broadcast_to(np.asarray(precise, dtype=np.bool_), shape)
-    reachable = np.flatnonzero(~fixed & np.isfinite(known))
-    order = reachable[np.argsort(known[reachable], kind="stable")]
+    reachable = ~fixed & np.isfinite(known)
+    order = np.argsort(np.where(reachable, known, math.inf))[: np.count_nonzero(reachable)]
     near = known[order]
-    similarity = l2_to_similarity(near, largest_max)
-    changes = np.flatnonzero(similarity[1:] != similarity[:-1]) + 1
-    end = np.unique(np.concatenate([[0], changes, [len(order)]])).astype(np.int64)
+    last = np.append(_told_apart(near, largest_max), True)[: len(order)]  # of its rung
+    end = np.concatenate([[0], np.flatnonzero(last) + 1])
     return Ladder(
         distance=known,
         worth=np.asarray(worth, dtype=np.int8),
@@ -123,6 +121,19 @@ def ladder_of(
         accepted=np.concatenate([[-math.inf], near[end[1:] - 1]]),
         refused=np.append(near, math.inf)[end],
     )
+
+
+def _told_apart(near: NDArray[np.float64], largest_max: float) -> NDArray[np.bool_]:
+    """Whether each distance (ascending) has another similarity than the next one.
+
+    Rounding can only join those that lie within two steps of it; the others need no look.
+    """
+    apart = np.diff(np.minimum(near, largest_max))
+    told: NDArray[np.bool_] = apart > 0
+    close = np.flatnonzero(told & (apart < 2 * largest_max * 10.0**-DECIMALS))
+    pairs = l2_to_similarity(near[np.stack([close, close + 1])], largest_max)
+    told[close] = pairs[0] != pairs[1]
+    return told
 
 
 def largest_max_of(judged: Judged, present: float = 0.0) -> float:

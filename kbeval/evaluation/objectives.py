@@ -61,16 +61,20 @@ def accuracy_costs() -> NDArray[np.int64]:
 
 
 def additive_sums(
-    ladder: Ladder, table: NDArray[np.int64], weights: NDArray[np.int64]
+    ladder: Ladder, table: NDArray[np.int64], weights: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """What accepting up to each rung adds to the total cost, for Dh and for Dr.
 
     `table` holds integers `[level, worth]`; `weights` has shape (..., n): counts per query, one
-    row a resample. Returns f and g of shape (..., k + 1): the total is const + f[i] + g[j].
+    row a resample (None: each once). Returns f and g of shape (..., k + 1): the total is
+    const + f[i] + g[j].
     """
     close = (table[_H] - table[_R])[ladder.worth]
-    give = np.where(ladder.free, (table[_R] - table[_NONE])[ladder.worth], 0)
-    return ladder.running(weights * close), ladder.running(weights * give)
+    give = (table[_R] - table[_NONE])[ladder.worth]
+    give[ladder.exact] = 0
+    if weights is not None:
+        close, give = weights * close, weights * give
+    return ladder.running(close), ladder.running(give)
 
 
 def strictest_pairs(
@@ -97,17 +101,16 @@ def additive(
     *,
     scale: int = 1,
     weights: NDArray[np.int64] | None = None,
-    over: NDArray[np.bool_] | None = None,
+    tuned_only: bool = False,
 ) -> Optimum:
-    """The least mean cost over `over` (n,) (None: all queries), in units of `scale`."""
-    counts = np.ones(len(ladder), dtype=np.int64) if weights is None else weights
-    high, reference = additive_sums(ladder, table, counts)
+    """The least mean cost of all queries, or of those a cut can move, in units of `scale`."""
+    high, reference = additive_sums(ladder, table, weights)
     least = _suffix_minimum(reference)
     total = high + least
     best = total.min()
-    at_none = np.where(ladder.precise, Level.PRECISE, np.where(ladder.exact, _R, _NONE))
-    fixed = int((counts * table[at_none, ladder.worth]).sum())
-    n = int(counts.sum() if over is None else counts[over].sum())
+    count = _kinds(ladder, weights)  # by level at no cut, worth
+    fixed = int((count * table).sum())
+    n = int(count[[_NONE, _R]].sum() if tuned_only else count.sum())
 
     def references(i: int) -> NDArray[np.int64]:
         return np.flatnonzero(reference[i:] == least[i]).astype(np.int64) + i
@@ -122,7 +125,7 @@ def accuracy(ladder: Ladder, weights: NDArray[np.int64] | None = None) -> Optimu
     Raises `ConfigError` where no primary is related.
     """
     require_three_grades(ladder, "accuracy")
-    wrong = additive(ladder, accuracy_costs(), weights=weights, over=~ladder.precise)
+    wrong = additive(ladder, accuracy_costs(), weights=weights, tuned_only=True)
     return Optimum(1 - wrong.value, wrong.highly_relevant, wrong.references)
 
 
@@ -238,6 +241,14 @@ class _Surface:
         """The levels that have a true query."""
         every = zip(self.true.tolist(), self.hit, self.predicted, strict=True)
         return [row for row in every if row[0]]
+
+
+def _kinds(ladder: Ladder, weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Queries `[level, worth]` where no cut accepts anything, of shape (4, 4)."""
+    level = ladder.exact * np.int8(_R) + ladder.precise * np.int8(Level.PRECISE)
+    code = level * np.int8(len(Worth)) + ladder.worth
+    count = np.bincount(code, weights, minlength=len(Level) * len(Worth))
+    return count.astype(np.int64).reshape(len(Level), len(Worth))
 
 
 def _run_ends(ladder: Ladder) -> NDArray[np.int64]:
