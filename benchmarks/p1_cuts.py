@@ -5,7 +5,8 @@ Made-up distances of three grades, a tenth with L0 matches. The product is timed
 to the chosen pair, sorting included. Peers: 200 trials of a random pair of cuts, each one numpy
 pass (what a trial of any tuner costs at least); optuna's own 200 trials where it is installed; the
 usual loop over every observed cut of a single-cut objective (F1 of "the first document answers"),
-one numpy pass each. The bare limit is argsort, two prefix sums and a running minimum. Processor time, ratios are
+one numpy pass each. The bare limit is argsort, two prefix sums and a running minimum. Processor
+time, ratios are
 medians of several rounds side by side. Excluded: making the queries. Values are compared in whole
 units of cost; the slow oracle measures all pairs of a sample.
 """
