@@ -124,7 +124,7 @@ def describe_document(
     try:
         reply: Reply[BaseModel] = ask(prompt, _SCHEMAS[missing])
     except LlmError as reason:
-        log.warning("%s: covers and when_to_retrieve degraded: %s", title, reason)
+        log.info("%s: %s degraded: %s", title, ", ".join(missing), reason)
         return DocumentFields(**values, degraded=dict.fromkeys(missing, str(reason)))
     came = {name: getattr(reply.value, name) for name in missing if name not in reply.degraded}
     return DocumentFields(
