@@ -302,6 +302,11 @@ def test_a_query_made_of_a_key_finds_its_document(titles, data):
     assert chosen in keys_of(*titles).matches(f" {titles[chosen].upper()}\n")
 
 
+@given(st.lists(st.sampled_from("aB1.[ ，？（：库数\u3000\u0301ß"), max_size=8).map("".join))
+def test_folding_what_is_mostly_plain_chinese_is_the_same_rule(text):
+    assert fold(text) == slow_fold(text)
+
+
 @given(st.text())
 def test_folding_is_the_rule_and_folding_twice_changes_nothing(text):
     assert fold(text) == slow_fold(text)

@@ -1,5 +1,6 @@
 """Nearest passages: exact, ordered, in the configured convention (design.md 1, 2; VS-01..06)."""
 
+import dataclasses
 import json
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kbeval.errors import DistanceError, IndexFileError
+from kbeval.retrieval import l1
 from kbeval.retrieval.grading import distance_to_cosine, l2_to_similarity
 from kbeval.retrieval.l1 import from_engine, nearest_passages, prove_engine
 
@@ -56,6 +58,63 @@ def test_search_equals_the_oracle_alone_and_in_a_batch(convention, k):
         assert list(zip(distances[i, :k], everything[i, :k], strict=True)) == expected
         alone = base.nearest(queries[i : i + 1], k)
         assert list(zip(alone[1][0], alone[0][0], strict=True)) == expected
+
+
+@pytest.mark.parametrize(("block", "piece"), [(1, 1), (500, 7), (10**6, 149), (10**6, 150)])
+def test_all_documents_are_the_same_in_pieces_of_any_size(monkeypatch, block, piece):
+    rng, base = random_base(11)
+    queries = unit(rng, 9, 16)
+    monkeypatch.setattr(l1, "BLOCK", block)
+    monkeypatch.setattr(l1, "PIECE", piece)
+    document, distance = base.all_documents(queries)
+    for i, query in enumerate(queries):
+        expected = oracle(base.vectors, base.document, 60, query, "l2")
+        assert list(zip(distance[i], document[i], strict=True)) == expected
+
+
+def test_threads_and_a_batch_of_several_parts_change_nothing(monkeypatch):
+    rng, base = random_base(12)
+    queries = unit(rng, 50, 16)
+    expected = base.nearest(queries, 7)
+    monkeypatch.setattr(l1, "PART", 3)
+    monkeypatch.setattr(l1, "BATCH", 20)
+    found = base.nearest(queries, 7, threads=2)
+    assert (found[0] == expected[0]).all()
+    assert (found[1] == expected[1]).all()
+
+
+class FindsLittle:
+    """An engine that finds nothing but the passage 3, as an approximate one may."""
+
+    def search(self, queries, k):
+        raw = np.full((len(queries), k), np.finfo(np.float32).max, np.float32)
+        found = np.full((len(queries), k), -1, np.int64)
+        raw[:, 0], found[:, 0] = 0.5, 3
+        return raw, found
+
+
+def test_places_that_an_engine_leaves_empty_hold_minus_one_and_inf():
+    rng, base = random_base(13)
+    base = dataclasses.replace(base, engine=FindsLittle())
+    queries = unit(rng, 2, 16)
+    document, distance = base.nearest(queries, 3)
+    own = int(base.document[3])
+    assert document.tolist() == [[own, -1, -1]] * 2
+    near = [round(float(np.linalg.norm(base.vectors[3].astype(float) - q)), 6) for q in queries]
+    assert distance.tolist() == [[x, np.inf, np.inf] for x in near]
+    alone = [base.nearest(query[None], 3) for query in queries]
+    assert [row[0][0].tolist() for row in alone] == document.tolist()
+    assert [row[1][0].tolist() for row in alone] == distance.tolist()
+
+
+def test_a_search_leaves_the_engines_block_size_as_it_was():
+    rng, base = random_base(14)
+    faiss.cvar.distance_compute_blas_database_bs = 777
+    try:
+        base.nearest(unit(rng, 3, 16), 2)
+        assert faiss.cvar.distance_compute_blas_database_bs == 777
+    finally:
+        faiss.cvar.distance_compute_blas_database_bs = 1024
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12))
