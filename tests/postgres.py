@@ -1,11 +1,10 @@
-"""A PostgreSQL server of the tests' own on 127.0.0.1, and a fresh database in it for each test.
+"""A PostgreSQL server of the tests' own on 127.0.0.1, and in it an empty database for each test.
 
 The programs come from the `pgserver` wheel or from Debian's package. PostgreSQL refuses to run as
 root: then it runs as `nobody`. Everything lies in one temporary folder, which goes at the end.
 """
 
 import importlib.util
-import itertools
 import os
 import shutil
 import signal
@@ -24,7 +23,6 @@ SETTINGS = [
     "max_connections=60",
     "dynamic_shared_memory_type=mmap",
 ]
-_number = itertools.count()
 
 
 def programs():
@@ -100,19 +98,36 @@ def start(folder, home, user):
 
 @pytest.fixture
 def postgres_url(postgres_server):
-    """The URL of a new, empty database."""
-    name = f"kb{next(_number)}"
+    """The URL of a database that was emptied."""
     with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"{postgres_server}/{name}"
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = 'kb'").fetchone():
+            connection.execute("CREATE DATABASE kb")
+        connection.execute("ALTER DATABASE kb RESET ALL")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'kb'"
+        )
+    with psycopg.connect(f"{postgres_server}/kb", autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return f"{postgres_server}/kb"
+
+
+def quick_folder():
+    """A new folder, in memory where that is there: a durable commit costs milliseconds on disk."""
+    memory = Path("/dev/shm")
+    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2e8
+    return Path(tempfile.mkdtemp(prefix="kbeval-", dir=memory if roomy else None))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
+def url(request):
     """A new, empty database of either kind."""
-    if request.param == "sqlite":
-        return str(tmp_path / "kbeval.db")
-    return request.getfixturevalue("postgres_url")
+    if request.param == "postgresql":
+        yield request.getfixturevalue("postgres_url")
+        return
+    folder = quick_folder()
+    yield str(folder / "kbeval.db")
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

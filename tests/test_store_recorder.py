@@ -10,13 +10,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
 
 import psycopg
 import pytest
+from postgres import quick_folder
 
 from kbeval.records import Invocation
 from kbeval.store.database import open_database, reading
@@ -126,6 +126,7 @@ def a_reader(engine):
     def read():
         while not stop.is_set():
             seen.append(sum(grade_distribution(engine).values()))
+            stop.wait(0.01)
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -152,7 +153,7 @@ def shared(request):
         yield engine, url, 0, freeze
         engine.dispose()
         return
-    folder = Path(tempfile.mkdtemp(prefix="kbeval-shared-"))
+    folder = quick_folder()
     file, user = folder / "kbeval.db", 0
     engine = open_database(file)
     upgrade(engine)
@@ -172,7 +173,10 @@ def shared(request):
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("shared", ["sqlite", "postgresql"], indirect=True)
+BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("shared", BOTH, indirect=True)
 def test_db_01_many_writers_lose_nothing_while_a_reader_loops(shared):
     engine, url, user, _ = shared
     workers = Workers(url, user)
@@ -193,7 +197,7 @@ def test_db_01_many_writers_lose_nothing_while_a_reader_loops(shared):
     assert all(row.returned_paths == ("0.md", "1.md", "2.md") for row in found)
 
 
-@pytest.mark.parametrize("shared", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("shared", BOTH, indirect=True)
 def test_db_01_a_database_made_read_only_in_the_middle_loses_records_but_no_look_up(shared):
     engine, url, user, freeze = shared
     workers = Workers(url, user)

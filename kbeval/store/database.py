@@ -16,7 +16,7 @@ from kbeval.store.plain import json_text, read_json
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
-    from sqlalchemy.pool import ConnectionPoolEntry, Pool
+    from sqlalchemy.pool import ConnectionPoolEntry, Pool, PoolProxiedConnection
 
 WAIT_MS = 5_000  # how long a statement waits for another process
 _BEGIN = "kbeval_begin"  # execution option: how a transaction begins in SQLite
@@ -157,11 +157,17 @@ def _listen(engine: Engine) -> None:
     def on_connect(raw: DBAPIConnection, record: ConnectionPoolEntry) -> None:
         _prepare(raw)
 
+    def on_checkout(
+        raw: DBAPIConnection, record: ConnectionPoolEntry, proxy: PoolProxiedConnection
+    ) -> None:
+        _set_wait(raw, WAIT_MS)
+
     def on_begin(connection: Connection) -> None:
         mode = connection.get_execution_options().get(_BEGIN, "DEFERRED")
         connection.exec_driver_sql(f"BEGIN {mode}")
 
     event.listen(engine, "connect", on_connect)
+    event.listen(engine, "checkout", on_checkout)
     event.listen(engine, "begin", on_begin)
 
 
@@ -183,17 +189,20 @@ def _prepare(raw: DBAPIConnection) -> None:
     cursor.execute("PRAGMA busy_timeout = 0")
     with suppress(sqlite3.DatabaseError):  # read-only or just locked: it works without as well
         cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute(f"PRAGMA busy_timeout = {WAIT_MS}")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 
 
+def _set_wait(raw: DBAPIConnection | PoolProxiedConnection, wait_ms: int) -> None:
+    cursor = raw.cursor()  # past the engine, which would begin a transaction
+    cursor.execute(f"PRAGMA busy_timeout = {wait_ms}")
+    cursor.close()
+
+
 def _begin_writing(connection: Connection, wait_ms: int) -> None:
     if connection.dialect.name == "sqlite":
-        cursor = connection.connection.cursor()  # past the engine, which would begin
-        cursor.execute(f"PRAGMA busy_timeout = {wait_ms}")
-        cursor.close()
+        _set_wait(connection.connection, wait_ms)
         connection.execution_options(**{_BEGIN: "IMMEDIATE"})
 
 

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 Notes = list[str]
 REPLACEMENT = "\ufffd"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def plain(value: Mapping[str, Any], name: str = "") -> tuple[dict[str, Any], Notes]:
@@ -56,7 +57,7 @@ def clean_text(text: str, name: str, notes: Notes) -> str:
 
 def json_text(value: object) -> str:
     """Readable JSON text; raises `ValueError` for numbers that are not finite."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def read_json(text: str | bytes) -> object:
