@@ -171,6 +171,7 @@ def test_infeasible_names_the_constraint_and_the_best_value(asked, constraint, b
     assert isinstance(found, Infeasible)
     assert (found.constraint, found.best, str(found)) == (constraint, best, text)
     assert found.leak_floor == Fraction(1, 2)
+    assert found.to_json()["best"] == float(best)
 
 
 def test_a_leak_cannot_be_shown_without_unanswerable_queries():
@@ -264,6 +265,19 @@ def test_adjacent_cuts_of_equal_value_are_one_plateau_and_the_strictest_is_taken
     assert choice.reference.gap == Interval(0.2, 0.4)
     assert choice.reference.plateau == Interval(0.2, 0.9)
     assert choice.reference.others == ()
+
+
+def test_a_cut_is_told_in_three_units_and_never_rounded_away():
+    cut = Cut(HIGH, Interval(1.2509, 1.250918), Interval(1.2509, 1.250918))
+    assert cut.describe("l2", 2.0) == (
+        "HIGHLY_RELEVANT: distance <= 1.250909 (l2), similarity >= 0.374546 of max 2.0, "
+        "cosine >= 0.2176"
+    )
+    assert "(squared_l2), similarity >= 0.687273 of max 4.0, cosine >= 0.3745" in cut.describe(
+        "squared_l2", 4.0
+    )
+    unused = Cut(HIGH, Interval(-INF, 0.3), Interval(-INF, 0.3))
+    assert unused.describe("l2", 2.0) == "HIGHLY_RELEVANT: this level is not used"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from kbeval.evaluation.answers import reached
 from kbeval.evaluation.judge import Worth
 from kbeval.evaluation.ladder import Ladder
 from kbeval.evaluation.objectives import Optimum
+from kbeval.evaluation.plateau import decimal, finite
 
 NAMES = {
     "precision": "precision[HIGHLY_RELEVANT]",
@@ -80,13 +82,24 @@ class Infeasible:
     leak_floor: Fraction | None  # what L0 alone leaks; None without unanswerable queries
     reference_rung: int | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `best` and `leak_floor` are null where nothing is counted."""
+        floor = self.leak_floor
+        return {
+            "infeasible": NAMES[self.constraint],
+            "message": str(self),
+            "best": None if self.best is None else float(self.best),
+            "at_distance": None if self.at is None else finite(self.at),
+            "leak_floor": None if floor is None else float(floor),
+        }
+
     def __str__(self) -> str:
         """One line: the constraint, the best value there is, and whose fault it is."""
         under = f" under {self.under}" if self.under else ""
         if self.best is None:
             empty = "no unanswerable query" if self.constraint == "leak" else "no query is graded"
             return f"{self.told} cannot be shown{under}: {empty}"
-        at = "" if self.at is None else f" at distance {self.at:g}"
+        at = "" if self.at is None else f" at distance {decimal(self.at)}"
         floor = ""
         if self.constraint == "leak":
             floor = "; exact matches alone (leak_floor) break it, no cut can mend that"

@@ -23,7 +23,7 @@ from kbeval.evaluation.costs import Costs
 from kbeval.evaluation.judge import Judged, Worth
 from kbeval.evaluation.ladder import Ladder, PreciseRule, ladder, largest_max_of
 from kbeval.evaluation.objectives import Optimum, accuracy, additive, macro_f1
-from kbeval.evaluation.plateau import Cut, Interval, cut_at, finite
+from kbeval.evaluation.plateau import Cut, Interval, cut_at, decimal, finite
 from kbeval.records import Convention, Level
 from kbeval.retrieval.grading import grade
 
@@ -272,7 +272,7 @@ def hinges_on(
                 low, high = stability.get(cut.level, (-math.inf, math.inf))
                 if not low <= cut.distance <= high:
                     at = finite(cut.distance)
-                    where = cut.note if at is None else f"at distance {at:g}"
+                    where = cut.note if at is None else f"at distance {decimal(at)}"
                     told.append(f"{name}: {cut.level.name} {where}")
     return told
 

@@ -21,11 +21,9 @@ from kbeval.evaluation.cuts import Choice, levels_at
 from kbeval.evaluation.judge import Judged
 from kbeval.evaluation.ladder import largest_max_of
 from kbeval.evaluation.measures import levels
-from kbeval.evaluation.plateau import Cut, finite
+from kbeval.evaluation.plateau import Cut, decimal, finite
 from kbeval.records import Level
 from kbeval.retrieval.grading import DECIMALS, distance_to_cosine, l2_to_similarity
-
-STEP = 10.0**-DECIMALS  # two distances differ by this at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Triple:
         Raises `ConfigError` where a threshold is missing, because this max cannot express it.
         """
         if self.highly_relevant is None or self.reference is None:
-            raise ConfigError(f"max-l2-distance {self.max_l2_distance:g}: {self.refused}")
+            raise ConfigError(f"max-l2-distance {decimal(self.max_l2_distance)}: {self.refused}")
         return Normalization(
             distance=present.distance,
             max_l2_distance=self.max_l2_distance,
@@ -73,7 +71,7 @@ def triples(judged: Judged, choice: Choice, present: Normalization) -> tuple[Tri
     """Ways to write the chosen cuts, first the one that keeps the present max.
 
     Then the range of unit vectors, the maxima under which the present thresholds stay, and the
-    shortest max that still reaches the reference cut. Of equal maxima the first stands.
+    smallest max of one decimal that reaches the reference cut. Of equal maxima the first stands.
     """
     wanted = levels_at(judged, *choice.distances, choice.precise_requires)
     found: dict[float, Triple] = {}
@@ -128,10 +126,10 @@ def _maxima(judged: Judged, choice: Choice, present: Normalization) -> list[tupl
         if stays < 1 and math.isfinite(distance) and distance > 0:
             room = (cut.gap.accepted / (1 - stays), cut.gap.refused / (1 - stays))
             limit = _shortest(*room, distance / (1 - stays))
-            tried.append((limit, f"{_key(cut)} {stays:g}"))
+            tried.append((limit, f"{_key(cut)} {decimal(stays)}"))
     if math.isfinite(reference) and reference > 0:
-        limit = _shortest(reference - STEP / 2, choice.reference.gap.refused, reference)
-        tried.append((limit, "the shortest max that reaches the reference cut"))
+        limit = math.ceil(round(reference * 10, DECIMALS)) / 10
+        tried.append((limit, "the smallest max of one decimal that reaches the reference cut"))
     return [(limit, keeps) for limit, keeps in tried if 0 < limit <= largest]
 
 
@@ -160,15 +158,15 @@ def _triple(
 def _why(cut: Cut, limit: float) -> str:
     """Why no threshold under this max expresses a cut."""
     if math.isinf(cut.gap.accepted):
-        return f"a distance of {cut.gap.refused:g} has similarity 1 and cannot be refused"
+        return f"a distance of {decimal(cut.gap.refused)} has similarity 1 and cannot be refused"
+    accepted, refused, most = (decimal(x) for x in (cut.gap.accepted, cut.gap.refused, limit))
     if cut.gap.accepted >= limit:
         return (
-            f"max-l2-distance {limit:g} is below the {cut.level.name} cut {cut.distance:g}: "
-            f"every distance from {limit:g} on has similarity 0"
+            f"max-l2-distance {most} is below the {cut.level.name} cut {decimal(cut.distance)}: "
+            f"every distance from {most} on has similarity 0"
         )
     return (
-        f"under max-l2-distance {limit:g} distances {cut.gap.accepted:g} and {cut.gap.refused:g} "
-        "have the same similarity"
+        f"under max-l2-distance {most} distances {accepted} and {refused} have the same similarity"
     )
 
 
@@ -199,14 +197,14 @@ def yml_fragment(
     crossed = both[Level.REFERENCE] > both[Level.HIGHLY_RELEVANT]
     lines = [f"# {line}" for reason in reasons for line in str(reason).splitlines()]
     lines += ["retrieval:", "  normalization:", f"    distance: {choice.convention}"]
-    lines.append(f"    max-l2-distance: {_number(triple.max_l2_distance)}  # {triple.keeps}")
+    lines.append(f"    max-l2-distance: {decimal(triple.max_l2_distance)}  # {triple.keeps}")
     for cut, value in cuts.items():
         why = choice.one_class.get(cut.level)
         if why is None and crossed:
-            why = f"{_number(value)} would cross the other threshold, for which there is no ground"
+            why = f"{decimal(value)} would cross the other threshold, for which there is no ground"
         if why is None:
             told = _reason(cut, choice, triple.max_l2_distance)
-            lines.append(f"    {_key(cut)}: {_number(value)}  # {told}")
+            lines.append(f"    {_key(cut)}: {decimal(value)}  # {told}")
         else:
             lines.append(f"    # {_key(cut)}: {why}")
     lines += ["  l0:", f"    precise-requires: {choice.precise_requires}"]
@@ -216,19 +214,13 @@ def yml_fragment(
 def _reason(cut: Cut, choice: Choice, limit: float) -> str:
     if cut.note:
         seen = finite(cut.plateau.accepted)
-        return cut.note + (f"; the farthest seen is {seen:g}" if seen is not None else "")
+        return cut.note + (f"; the farthest seen is {decimal(seen)}" if seen is not None else "")
     low, high = cut.plateau.similarity(limit)
     cosine = float(distance_to_cosine(cut.distance, choice.convention))
     return (
-        f"distance <= {cut.distance:g}, cosine >= {cosine:.4f}; "
-        f"above {low:g} up to {high:g} is of equal value"
+        f"distance <= {decimal(cut.distance)}, cosine >= {cosine:.4f}; "
+        f"above {decimal(low)} up to {decimal(high)} is of equal value"
     )
-
-
-def _number(value: float) -> str:
-    """A number with as few decimals as it has, one at least."""
-    short = format(value, f".{DECIMALS}f").rstrip("0")
-    return short + "0" if short.endswith(".") else short
 
 
 def grade_mix(level: NDArray[np.int8]) -> dict[str, float]:

@@ -88,10 +88,11 @@ class Cut:
         if self.note:
             return f"{self.level.name}: {self.note}"
         cosine = float(distance_to_cosine(self.distance, convention))
+        similarity = _similar(self.distance, max_l2_distance)
         return (
-            f"{self.level.name}: distance <= {self.distance:g}, "
-            f"similarity >= {_similar(self.distance, max_l2_distance):g} of max "
-            f"{max_l2_distance:g}, cosine >= {cosine:.4f}"
+            f"{self.level.name}: distance <= {decimal(self.distance)} ({convention}), "
+            f"similarity >= {decimal(similarity)} of max {decimal(max_l2_distance)}, "
+            f"cosine >= {cosine:.4f}"
         )
 
 
@@ -121,6 +122,16 @@ def intervals(ladder: Ladder, rungs: NDArray[np.int64]) -> tuple[Interval, ...]:
     return tuple(
         Interval(float(ladder.accepted[run[0]]), float(ladder.refused[run[-1]])) for run in runs
     )
+
+
+def decimal(value: float) -> str:
+    """A number with as few of its 6 decimals as it needs, one at least; never rounded shorter.
+
+    >>> decimal(2.0), decimal(1.250909), decimal(0.37455)
+    ('2.0', '1.250909', '0.37455')
+    """
+    short = format(value, f".{DECIMALS}f").rstrip("0")
+    return short + "0" if short.endswith(".") else short
 
 
 def finite(value: float) -> float | None:
