@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kbeval.errors import DistanceError, IndexFileError
 from kbeval.records import Convention
 from kbeval.retrieval.grading import DECIMALS, checked_distance
+from kbeval.retrieval.packed import NO_NEIGHBOUR, each_once, packed, unpacked
 
 if TYPE_CHECKING:
     import faiss
@@ -30,7 +31,6 @@ SLACK = 1e-5  # more than the error of a squared distance in single precision, u
 BLOCK = 8_000_000  # distances held at a time by an exhaustive search
 PIECE = 4096  # passages widened to double precision at a time by it
 ENGINE_BLOCK = 4096  # passages the engine multiplies at a time; its own 1024 is some 5 % slower
-NO_NEIGHBOUR = np.iinfo(np.int64).max  # a key that sorts last
 BATCH = 1024  # queries searched at a time
 PART = 64  # of them whose distances one thread computes again
 
@@ -79,9 +79,9 @@ class NearestPassages:
             near = self._all_squared(block)
             if len(self.vectors) > self.document_count:
                 near = np.minimum.reduceat(near, self.start[:-1], axis=1)
-            keys = self._keys(self._distance(near), positions)
+            keys = packed(self._distance(near), positions, self.document_count)
             keys.sort(axis=1)
-            documents[i : i + rows], distances[i : i + rows] = self._unpacked(keys)
+            documents[i : i + rows], distances[i : i + rows] = unpacked(keys, self.document_count)
         return documents, distances
 
     def distances_to(self, query: Vectors, documents: Sequence[int]) -> NDArray[np.float64]:
@@ -122,13 +122,13 @@ class NearestPassages:
         if len(queries) == 1:
             document, distance = self._ranked_alone(near, found, k)
             return document, distance, distance[:, -1] < reach
-        keys = self._keys(near, self.document[found])
+        keys = packed(near, self.document[found], self.document_count)
         if found.min() < 0:
             keys[found < 0] = NO_NEIGHBOUR
         keys.sort(axis=1)
         if len(self.vectors) > self.document_count:
-            keys = self._each_once(keys)
-        document, distance = self._unpacked(keys[:, :k])
+            keys = each_once(keys, self.document_count)
+        document, distance = unpacked(keys[:, :k], self.document_count)
         return document, distance, distance[:, -1] < reach
 
     def _ranked_alone(
@@ -202,37 +202,6 @@ class NearestPassages:
         squared += self.squared_norm
         squared += self._squared(queries)
         return squared
-
-    def _keys(
-        self, distance: NDArray[np.float64], document: NDArray[np.integer[Any]]
-    ) -> NDArray[np.int64]:
-        """Integers in the order (distance at 6 decimals, document); far faster to sort."""
-        bits = self.document_count.bit_length()
-        return (np.rint(distance * 10.0**DECIMALS).astype(np.int64) << bits) | document
-
-    def _unpacked(self, keys: NDArray[np.int64]) -> Neighbours:
-        """Documents and distances of sorted keys; -1 and inf for no neighbour."""
-        bits = self.document_count.bit_length()
-        document = (keys & ((1 << bits) - 1)).astype(np.int32)
-        distance = (keys >> bits) / 10.0**DECIMALS
-        if keys.size and keys[:, -1].max() == NO_NEIGHBOUR:
-            missing = keys == NO_NEIGHBOUR
-            document[missing], distance[missing] = -1, np.inf
-        return document, distance
-
-    def _each_once(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sorted keys (n, k) with each document at its first place, the rest no neighbours."""
-        document = keys & ((1 << self.document_count.bit_length()) - 1)
-        by_document = np.argsort(document, axis=1, kind="stable")
-        grouped = np.take_along_axis(document, by_document, axis=1)
-        repeated = np.zeros(keys.shape, np.bool_)
-        repeated[:, 1:] = grouped[:, 1:] == grouped[:, :-1]
-        again = np.zeros(keys.shape, np.bool_)
-        np.put_along_axis(again, by_document, repeated, axis=1)
-        if again.any():
-            keys[again] = NO_NEIGHBOUR
-            keys.sort(axis=1)
-        return keys
 
     @staticmethod
     def _squared(queries: NDArray[np.float64]) -> NDArray[np.float64]:
