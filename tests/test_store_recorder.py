@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from postgres import quick_folder
 
 from kbeval.records import Invocation
 from kbeval.store.database import open_database, reading
@@ -153,6 +152,8 @@ def shared(request):
         yield engine, url, 0, freeze
         engine.dispose()
         return
+    from postgres import quick_folder  # a plugin of pytest, which has to load it first
+
     folder = quick_folder()
     file, user = folder / "kbeval.db", 0
     engine = open_database(file)
