@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from kbeval import __version__
+from kbeval import __version__, cli_knowledge
 from kbeval.errors import ConfigError, KbevalError
 
 if TYPE_CHECKING:
@@ -267,6 +267,9 @@ def run(
     finished = run_study(study, out=out, echo=partial(typer.echo, err=as_json))
     if as_json:
         _print_json({"run": str(finished.path), **finished.manifest})
+
+
+cli_knowledge.register(app)
 
 
 def main() -> None:
