@@ -85,16 +85,11 @@ def grade(
     unique = np.equal(l0_count, 1) & np.equal(l0_handed_count, 1)
     highly_relevant = np.round(np.asarray(highly_relevant, dtype=np.float64), DECIMALS)
     reference = np.round(np.asarray(reference, dtype=np.float64), DECIMALS)
-    table = [
-        (unique & np.asarray(l0_may_be_precise), Level.PRECISE),
-        (np.greater_equal(similarity, highly_relevant), Level.HIGHLY_RELEVANT),
-        (np.greater_equal(similarity, reference) | np.greater(l0_handed_count, 0), Level.REFERENCE),
-    ]
-    holds, level = zip(*table, strict=True)
-    shape = np.broadcast_shapes(*(np.shape(row) for row in holds))
-    graded: NDArray[np.int8] = np.select(
-        [np.broadcast_to(row, shape) for row in holds], level, default=Level.NOT_FOUND
-    ).astype(np.int8)
+    referred = np.greater_equal(similarity, reference) | np.greater(l0_handed_count, 0)
+    level = np.where(referred, Level.REFERENCE, Level.NOT_FOUND)
+    level = np.where(np.greater_equal(similarity, highly_relevant), Level.HIGHLY_RELEVANT, level)
+    level = np.where(unique & np.asarray(l0_may_be_precise), Level.PRECISE, level)
+    graded: NDArray[np.int8] = level.astype(np.int8)
     return graded
 
 

@@ -66,6 +66,7 @@ class Knowledge(_Facts):
     passages: tuple[Passage, ...]
     l0: ExactKeys
     l1: NearestPassages
+    paths: tuple[str, ...]  # of the documents, in their order
     position: dict[str, int]  # path -> place in `documents`
     fingerprint: str  # of the corpus
 
@@ -138,11 +139,6 @@ class Knowledge(_Facts):
         )
         return _assembled(facts, documents, passages, vectors)
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The documents' paths, in their order."""
-        return tuple(self.position)
-
     def domain_counts(self) -> dict[str, int]:
         """Documents of each domain, in the order of the domains' names."""
         return dict(sorted(Counter(document.domain for document in self.documents).items()))
@@ -183,9 +179,15 @@ class Knowledge(_Facts):
         encoding. Raises `VectorError` for a query whose embedding is invalid or of another width.
         """
         if vectors is None:
-            vectors = self.embed_queries(queries, progress=progress, keep=True)
+            rows = self.embed_queries(queries, progress=progress, keep=True)
         else:
-            vectors = self._checked(vectors, queries)
+            rows = self._checked(vectors, queries)
+        return self.gather_checked(queries, rows, depth=depth)
+
+    def gather_checked(
+        self, queries: Sequence[str], vectors: NDArray[np.float32], *, depth: int | None = None
+    ) -> Evidence:
+        """`gather` for vectors (n, d) that `embed_queries` gave, which need no second check."""
         count = len(self.documents)
         if depth is None:
             depth = count if len(queries) * count <= COMPLETE else min(DEPTH, count)
@@ -310,6 +312,7 @@ def _assembled(
             len(documents),
             convention=facts.retrieval.normalization.distance,
         ),
+        paths=tuple(position),
         position=position,
         fingerprint=corpus_fingerprint(documents),
     )

@@ -165,7 +165,7 @@ class _Lookup:
         if self.session_id is not None:
             depth += self.tracker.given_count(self.session_id)
         while True:
-            evidence = self.knowledge.gather([self.query], vectors=vectors, depth=depth)
+            evidence = self.knowledge.gather_checked([self.query], vectors, depth=depth)
             matches = matches_of(evidence, self.knowledge.documents, self.retrieval.normalization)
             self.claim = claim = self._claim(matches)
             if len(claim.taken) == limit or matches.exhausted:
