@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbeval.evaluation.queries import Query
-from kbeval.records import Document
+from kbeval.evaluation.statistics import Rate, cluster_rate
+from kbeval.records import Document, Evidence
 from kbeval.retrieval.knowledge import Knowledge
+from kbeval.retrieval.l0 import CJK, fold
 
 Tops = tuple[tuple[str, ...], ...]  # paths of each query, best first
 
-_WORD = re.compile(r"[㐀-鿿豈-﫿぀-ヿ]+|[^\W_]+")
+_WORD = re.compile(r"[^\W_]+")
+_SCRIPTS = re.compile(f"({CJK.pattern})")  # a word is cut where its script changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,11 @@ class Pool:
                 found.update(dict.fromkeys((query_id, path) for path in tops[i]))
         return list(found)
 
+    def only(self, rows: Sequence[int]) -> Pool:
+        """The pool of these queries alone, by their places."""
+        tops = {name: tuple(top[i] for i in rows) for name, top in self.tops.items()}
+        return Pool(tuple(self.query_ids[i] for i in rows), tops, self.depth)
+
 
 def pooled(queries: Sequence[Query], bases: Sequence[Knowledge], *, depth: int = 5) -> Pool:
     """Pool L0, each base's encoder and BM25, `depth` documents each.
@@ -40,21 +50,30 @@ def pooled(queries: Sequence[Query], bases: Sequence[Knowledge], *, depth: int =
     The bases hold the same documents. L0 matches are ranked by the first base's distances.
     """
     texts = [query.text for query in queries]
+    evidence = {base.encoder.name: base.gather(texts, depth=depth) for base in bases}
+    return pool_of(queries, bases[0].documents, evidence, depth=depth)
+
+
+def pool_of(
+    queries: Sequence[Query],
+    documents: Sequence[Document],
+    evidence: Mapping[str, Evidence],
+    *,
+    depth: int = 5,
+) -> Pool:
+    """Pool what was gathered already: `evidence` by encoder, one row a query.
+
+    Every evidence is at least `depth` deep, over the same documents.
+    """
     tops: dict[str, Tops] = {}
-    for base in bases:
-        evidence = base.gather(texts)
-        if "l0" not in tops:
-            offset = evidence.l0_offset
+    for name, found in evidence.items():
+        if not tops:
             tops["l0"] = tuple(
-                tuple(
-                    base.paths[d] for d in evidence.l0_document[offset[i] : offset[i + 1]][:depth]
-                )
-                for i in range(len(texts))
+                _paths(found, found.l0_document[start:stop], depth)
+                for start, stop in pairwise(found.l0_offset.tolist())
             )
-        tops[base.encoder.name] = tuple(
-            tuple(base.paths[d] for d in row[:depth] if d >= 0) for row in evidence.l1_document
-        )
-    tops["bm25"] = bm25_tops(bases[0].documents, texts, depth=depth)
+        tops[name] = tuple(_paths(found, row, depth) for row in found.l1_document)
+    tops["bm25"] = bm25_tops(documents, [query.text for query in queries], depth=depth)
     return Pool(tuple(query.id for query in queries), tops, depth)
 
 
@@ -69,6 +88,8 @@ def bm25_tops(documents: Sequence[Document], texts: Sequence[str], *, depth: int
     ranking = bm25s.BM25()
     paths = [document.path for document in documents]
     content = [words(f"{document.title}\n{document.body}") for document in documents]
+    if not any(content):
+        return ((),) * len(texts)
     ranking.index(content, show_progress=False)
     known = set().union(*content)
     order = np.argsort(paths, kind="stable")
@@ -87,30 +108,54 @@ def bm25_tops(documents: Sequence[Document], texts: Sequence[str], *, depth: int
 def words(text: str) -> list[str]:
     """The words of a text for BM25.
 
-    >>> words("Restart nginx 重启服务")
-    ['restart', 'nginx', '重启', '启服', '服务']
+    >>> words("重启nginx服务器 now")
+    ['重启', 'nginx', '服务', '务器', 'now']
     """
     found: list[str] = []
-    for run in _WORD.findall(text.casefold()):
-        if _is_cjk(run):
-            found += [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
-        else:
-            found.append(run)
+    for word in _WORD.findall(fold(text)):
+        for run in filter(None, _SCRIPTS.split(word)):
+            if CJK.match(run):
+                found += [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
+            else:
+                found.append(run)
     return found
 
 
 def judged_share(pool: Pool, queries: Sequence[Query]) -> dict[str, tuple[int, int]]:
     """Judged@k of each ranking: (documents with a judgement, documents on top)."""
-    shares = {}
-    for name, tops in pool.tops.items():
-        pairs = [(q, path) for q, top in zip(queries, tops, strict=True) for path in top]
-        shares[name] = (sum(path in query.grades for query, path in pairs), len(pairs))
-    return shares
+    return {
+        name: (sum(judged), sum(shown))
+        for name, (judged, shown) in _judged_and_shown(pool, queries).items()
+    }
 
 
-def _is_cjk(run: str) -> bool:
-    return (
-        "\u3040" <= run[0] <= "\u30ff"
-        or "\u3400" <= run[0] <= "\u9fff"
-        or "豈" <= run[0] <= "\ufaff"
-    )
+def judged_rates(pool: Pool, queries: Sequence[Query]) -> dict[str, Rate]:
+    """Judged@k of each ranking with its interval over the queries' clusters; n counts queries."""
+    cluster = [query.cluster for query in queries]
+    return {
+        name: cluster_rate(judged, shown, cluster, empty="the ranking shows no document")
+        for name, (judged, shown) in _judged_and_shown(pool, queries).items()
+    }
+
+
+def unjudged_pairs(pool: Pool, queries: Sequence[Query]) -> list[tuple[str, str]]:
+    """The pairs (query id, path) of the pool that have no judgement yet, in its order."""
+    grades = {query.id: query.grades for query in queries}
+    return [pair for pair in pool.pairs() if pair[1] not in grades[pair[0]]]
+
+
+def _judged_and_shown(
+    pool: Pool, queries: Sequence[Query]
+) -> dict[str, tuple[list[int], list[int]]]:
+    """Of each query, by ranking: documents with a judgement, documents on top."""
+    return {
+        name: (
+            [sum(p in q.grades for p in top) for q, top in zip(queries, tops, strict=True)],
+            [len(top) for top in tops],
+        )
+        for name, tops in pool.tops.items()
+    }
+
+
+def _paths(evidence: Evidence, documents: NDArray[np.int32], depth: int) -> tuple[str, ...]:
+    return tuple(evidence.paths[d] for d in documents[:depth].tolist() if d >= 0)
