@@ -30,7 +30,8 @@ TOPICS = Path(__file__).parents[1] / "datasets/python-topics"
 
 
 def made(*queries, **facts):
-    return LabelledSet("made", "", queries, splits=("dev", "test"), **{"answers_from": 2, **facts})
+    given = {"folder": "", "splits": ("dev", "test"), "answers_from": 2, **facts}
+    return LabelledSet("made", queries=queries, **given)
 
 
 def query(name, text, split="test", **fields):
@@ -289,6 +290,19 @@ def test_counts_are_by_split_kind_and_language():
         "kinds": {"terse": 1, "unstated": 2},
         "languages": {"en": 1, "unstated": 1, "zh": 1},
     }
+
+
+def test_documents_and_queries_of_sessions_exist(tmp_path):
+    (tmp_path / "sessions.jsonl").write_text(
+        '{"session_id": "s1", "turns": [{"query": "ask", "relevant": ["a", "gone"]},'
+        ' {"query": "else", "query_id": "q9", "relevant": ["b"]}, {"query": ""}]}\n'
+    )
+    check = checked(query("q1", "ask"), *DECLARED, judged="complete", folder=str(tmp_path))
+    found = {finding.check: finding for finding in check.findings}
+    assert found["session_gold_missing"].examples == ("s1: gone",)
+    assert found["session_query_unknown"].examples == ("s1: q9",)
+    assert found["sessions_rejected"].count == 1
+    assert not check.fit
 
 
 def test_python_topics_is_fit():

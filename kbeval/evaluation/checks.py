@@ -10,39 +10,18 @@ from typing import Any, Literal
 from kbeval.config import Settings
 from kbeval.evaluation.agreement import Agreement
 from kbeval.evaluation.budget import Claim, claims
-from kbeval.evaluation.duplicates import Relatives, declared_names, near_pairs, relatives
+from kbeval.evaluation.duplicates import Relatives, near_pairs, relatives
+from kbeval.evaluation.findings import Finding, finding_of, label_findings
 from kbeval.evaluation.judge import judge
-from kbeval.evaluation.leaks import (
-    across,
-    contradictions,
-    equal_texts,
-    near_equal,
-    shared_units,
-)
 from kbeval.evaluation.measures import levels
 from kbeval.evaluation.pool import Pool, judged_rates, pool_of, unjudged_pairs
 from kbeval.evaluation.queries import LabelledSet, Query
 from kbeval.evaluation.second import Judging, judging
 from kbeval.evaluation.statistics import Rate
-from kbeval.records import Corpus, Fault
+from kbeval.records import Corpus
 from kbeval.retrieval.knowledge import Knowledge
 
 DEPTH = 5  # of the pool: Judged@5
-EXAMPLES = 10  # of a finding that are kept
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something about a set that its author should know; an `error` makes the set unfit.
-
-    `examples` are the first ten of `count`.
-    """
-
-    check: str
-    severity: Literal["error", "warning"]
-    problem: str
-    count: int = 1
-    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,11 +110,7 @@ def check_set(
     alike = relatives(corpus.documents, near.values())
     files = judging(labelled, seed=seed)
     found = (
-        *_loading(labelled, corpus),
-        *_gold(labelled, {document.path for document in corpus.documents}),
-        *_queries(labelled),
-        *_unanswerable(labelled),
-        *_documents(labelled, corpus, alike),
+        *label_findings(labelled, corpus, alike),
         *_pool(unjudged),
         *(Finding(*problem) for problem in (files.problems if files else ())),
     )
@@ -179,100 +154,6 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(name or "unstated" for name in names).items()))
 
 
-def _finding(
-    check: str, severity: Literal["error", "warning"], problem: str, examples: Sequence[object]
-) -> Iterator[Finding]:
-    """One finding over all that is wrong in the same way; none where nothing is."""
-    if examples:
-        shown = tuple(map(str, examples[:EXAMPLES]))
-        yield Finding(check, severity, problem, len(examples), shown)
-
-
-def _loading(labelled: LabelledSet, corpus: Corpus) -> Iterator[Finding]:
-    def faults(of: Sequence[Fault], severity: str) -> list[Fault]:
-        return [fault for fault in of if fault.severity == severity]
-
-    lost, odd = faults(corpus.faults, "error"), faults(corpus.faults, "warning")
-    yield from _finding("documents_failed", "error", "documents cannot be loaded", lost)
-    yield from _finding("document_warnings", "warning", "documents are odd", odd)
-    lost, odd = faults(labelled.faults, "error"), faults(labelled.faults, "warning")
-    yield from _finding("rows_rejected", "error", "rows of the labels cannot be used", lost)
-    yield from _finding("label_warnings", "warning", "rows of the labels are odd", odd)
-
-
-def _gold(labelled: LabelledSet, known: set[str]) -> Iterator[Finding]:
-    missing = [
-        (f"{query.id}: {path}", score)
-        for query in labelled.queries
-        for path, score in query.grades.items()
-        if path not in known
-    ]
-    gold = [name for name, score in missing if score > 0]
-    other = [name for name, score in missing if score <= 0]
-    yield from _finding("gold_missing", "error", "relevant documents are not in the corpus", gold)
-    problem = "documents judged not relevant are not in the corpus"
-    yield from _finding("judged_missing", "warning", problem, other)
-
-
-def _queries(labelled: LabelledSet) -> Iterator[Finding]:
-    equal = equal_texts(labelled.queries)
-    leaking = across(equal)
-    problem = "texts stand in more than one split"
-    yield from _finding("equal_across_splits", "error", problem, _named(leaking))
-    inside = {text: group for text, group in equal.items() if text not in leaking}
-    problem = "texts stand in one split more than once"
-    yield from _finding("equal_in_split", "warning", problem, _named(inside))
-    pairs = contradictions(equal, labelled.answers_from)
-    shown = [f"{one.id} and {other.id}: {reason}" for one, other, reason in pairs]
-    yield from _finding("contradiction", "error", "equal texts have contrary labels", shown)
-    for unit, groups in shared_units(labelled).items():
-        problem = f"values of {unit} stand in more than one split"
-        yield from _finding(f"{unit}_across_splits", "error", problem, _named(groups))
-    problem = "pairs of queries are spelled nearly alike in two splits: read them"
-    near = near_equal(labelled.queries)
-    yield from _finding("near_equal_across_splits", "warning", problem, near)
-
-
-def _named(groups: Mapping[str, Sequence[Query]]) -> list[str]:
-    return [
-        f"{key!r}: {', '.join(f'{query.id} ({query.split})' for query in group)}"
-        for key, group in groups.items()
-    ]
-
-
-def _unanswerable(labelled: LabelledSet) -> Iterator[Finding]:
-    if count := labelled.left_out.get("no_judgement", 0):
-        problem = "queries have neither a relevant document nor `answerable: false`; left out"
-        yield Finding("unlabelled", "warning", problem, count)
-    declared = [query for query in labelled.queries if query.answerable is False]
-    bare = [split for split in labelled.splits if split not in {q.split for q in declared}]
-    problem = "splits declare no unanswerable query: no leak can be measured there"
-    yield from _finding("no_unanswerable", "warning", problem, bare)
-    vague = [query.id for query in declared if not query.nearness]
-    problem = "unanswerable queries say neither near nor far"
-    yield from _finding("nearness_unstated", "warning", problem, vague)
-
-
-def _documents(labelled: LabelledSet, corpus: Corpus, alike: Relatives) -> Iterator[Finding]:
-    unknown = [f"{path}: same_as {name}" for path, name in alike.unknown]
-    problem = "same_as names no other document of the corpus"
-    yield from _finding("same_as_unknown", "error", problem, unknown)
-    equal = [", ".join(group) for group in alike.equal]
-    yield from _finding("equal_content", "warning", "groups of documents have equal texts", equal)
-    near = [f"{a} ~ {b} ({cosine:.3f})" for (a, b), cosine in alike.undeclared().items()]
-    problem = "pairs of documents are near duplicates and not declared the same"
-    yield from _finding("near_documents", "warning", problem, near)
-    pairs = [(d.path, name) for d in corpus.documents for name in declared_names(d)]
-    apart = [
-        f"{query.id}: {one} has score {query.grades[one]}, {other} {query.grades.get(other, '-')}"
-        for query in labelled.queries
-        for one, other in pairs
-        if query.grades.get(one, 0) > max(query.grades.get(other, 0), 0)
-    ]
-    problem = "queries grade documents apart that are declared the same"
-    yield from _finding("same_as_graded_apart", "warning", problem, apart)
-
-
 def _judged_at_5(pool: Pool, queries: Sequence[Query]) -> dict[str, dict[str, Rate]]:
     rates = {}
     for which, wanted in (("answerable", True), ("unanswerable", False)):
@@ -285,10 +166,10 @@ def _judged_at_5(pool: Pool, queries: Sequence[Query]) -> dict[str, dict[str, Ra
 def _pool(unjudged: Sequence[tuple[str, str]]) -> Iterator[Finding]:
     shown = [f"{query}: {path}" for query, path in unjudged]
     problem = f"pairs among the first {DEPTH} of a ranking are not judged"
-    yield from _finding("unjudged", "warning", problem, shown)
+    yield from finding_of("unjudged", "warning", problem, shown)
 
 
 def _budget(budget: Sequence[Claim]) -> Iterator[Finding]:
     short = [str(claim) for claim in budget if claim.supported != "one of two"]
     problem = "claims lack labels, even without an error, alone or as one of two"
-    yield from _finding("label_budget", "warning", problem, short)
+    yield from finding_of("label_budget", "warning", problem, short)

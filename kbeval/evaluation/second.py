@@ -55,7 +55,7 @@ def judging(labelled: LabelledSet, *, seed: int = 0) -> Judging | None:
     Raises `DatasetError` naming file and line of a row that is wrong.
     """
     folder = Path(labelled.folder)
-    if not (folder / JUDGEMENTS).is_file():
+    if not (labelled.folder and (folder / JUDGEMENTS).is_file()):
         return None
     rows = read_judgements(folder / JUDGEMENTS)
     last, first = grades_of(rows), grades_of(rows, which="first")
