@@ -145,7 +145,7 @@ def list_all(
     from kbeval.store.documents import list_documents
     from kbeval.store.domains import list_domains
 
-    with _engine(database) as engine:
+    with _engine(database, must_exist=True) as engine:
         lacking = degraded_fields(engine, index_folder_of(engine, service_folder(engine, folder)))
         documents, domains = list_documents(engine), list_domains(engine)
     from kbeval.studies.knowledge_terminal import listing_facts, print_degraded, print_listing
@@ -342,11 +342,10 @@ def _engine(database: str, *, upgraded: bool = True, must_exist: bool = False) -
     from kbeval.service.opening import database_of, open_for_use
     from kbeval.store.database import open_database
 
-    where = database_of(database)
-    engine = open_database(where, must_exist=must_exist)
     if upgraded:
-        engine.dispose()
-        engine = open_for_use(where)
+        engine = open_for_use(database, must_exist=must_exist)
+    else:
+        engine = open_database(database_of(database), must_exist=must_exist)
     try:
         yield engine
     finally:

@@ -73,9 +73,12 @@ def open_service(
     return service
 
 
-def open_for_use(where: str | Path = ".") -> Engine:
-    """The database at the version of this program. Raises `DatabaseError` where it is older."""
-    engine = open_database(database_of(where))
+def open_for_use(where: str | Path = ".", *, must_exist: bool = False) -> Engine:
+    """The database at the version of this program.
+
+    Raises `DatabaseError` where a server's is older and, with `must_exist`, for no file.
+    """
+    engine = open_database(database_of(where), must_exist=must_exist)
     if engine.dialect.name == "sqlite":
         upgrade(engine)
     elif (version := current(engine)) != HEAD:

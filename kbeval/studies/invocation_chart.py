@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from kbeval.studies.charts import BLUE, FAINT, INK, ORANGE, SKY, VERMILION, _figure, _style, legible
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from kbeval.studies.charts import Axes, Figure  # type: ignore[attr-defined]
 
 _LEVELS: dict[str | None, str] = {
     "PRECISE": BLUE,
