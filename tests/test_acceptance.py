@@ -1,21 +1,32 @@
 """The specs' acceptance lines and behaviour items, one row each; the id is the rule.
 
-FS-1 to FS-4, REQ-01 and REQ-05. Each row runs the product's own code.
+FS-1 to FS-6 and REQ-01 to REQ-05. Each row runs the product's own code.
 """
 
 import threading
 
 import numpy as np
 import pytest
+import yaml
 from stand_ins import at_similarity, document, settings, tool
 
 from kbeval.config import Normalization, load_settings
 from kbeval.corpus.documents import document_from_markdown
+from kbeval.corpus.vectors import EmbeddingCache
+from kbeval.domains.replies import Reply
+from kbeval.errors import LlmError
 from kbeval.records import Level, LookupResult, PrimaryResult, SupplementResult
 from kbeval.retrieval.answer import HINTS, result_json
 from kbeval.retrieval.grading import grade, l2_to_similarity
 from kbeval.retrieval.session import session_scope
 from kbeval.retrieval.tracker import RetrievedDocTracker
+from kbeval.service import open_service
+from kbeval.store.database import open_database
+from kbeval.store.documents import get_document
+from kbeval.store.domains import list_domains
+from kbeval.store.invocations import read_invocations
+from kbeval.store.migrations import upgrade
+from kbeval.store.reports import grade_distribution
 
 PRECISE_HINT = "知识库中不存在比上述结果更精准的文档"
 HIGHLY_RELEVANT_HINT = "当前结果已高度相关，继续检索不太可能找到更精准的文档"
@@ -356,3 +367,253 @@ def paths(result):
 def test_a_unit_of_the_stand_in_is_right():
     assert np.allclose(l2_to_similarity(np.linalg.norm(np.array(at_similarity(0.8)) - [1, 0])), 0.8)
     assert settings(max_l2_distance=1.5).retrieval.normalization.max_l2_distance == 1.5
+
+
+# FS-5, FS-6, REQ-02 to REQ-04, through the service ------------------------------------------
+
+PLAIN_DOCUMENT = (
+    "---\ntitle: Backups\ncategory: ops\nsummary: how to back up\n---\nBack up daily.\n"
+)
+
+
+class StandInModel:
+    """Answers every prompt in the way of a good model and keeps what it was asked."""
+
+    stopped = False
+
+    def __init__(self, *, fails=False):
+        self.fails, self.prompts = fails, []
+
+    def reset(self):
+        pass
+
+    def ask(self, prompt, schema):
+        self.prompts.append(prompt)
+        if self.fails:
+            raise LlmError("no connection")
+        values = {"covers": ("full backup",), "when_to_retrieve": f"answer {len(self.prompts)}"}
+        asked = {name: values[name] for name in schema.model_fields}
+        aliases = {n: schema.model_fields[n].alias or n for n in asked}
+        return Reply(schema.model_validate({aliases[n]: v for n, v in asked.items()}))
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Open the service on one SQLite file; closed at the end."""
+    services = []
+
+    def call(model=None, *, locale="zh"):
+        services.append(
+            open_service(
+                tmp_path,
+                encoder="hashing",
+                llm=model,
+                settings=load_settings({"locale": locale}),
+                cache=EmbeddingCache(tmp_path / "cache"),
+            )
+        )
+        return services[-1]
+
+    yield call
+    for service in services:
+        service.close()
+
+
+def kept(service, path="ops/backups.md"):
+    return get_document(service.engine, path).metadata
+
+
+@pytest.mark.parametrize(
+    ("holds", "expected"),
+    [
+        pytest.param("available_knowledge_domains", False, id="FS-5.a1, b1: no knowledge map"),
+        pytest.param("Backups", False, id="FS-5.a1: nothing of a document"),
+        pytest.param("禁止换关键词重新检索", True, id="FS-5.a2: no search with other keywords"),
+        pytest.param("不查全不会被追责", True, id="FS-5.a3: the legitimate exit"),
+        pytest.param("PRECISE", True, id="FS-5.a4: what to do at PRECISE"),
+        pytest.param("HIGHLY_RELEVANT", True, id="FS-5.a4: what to do at HIGHLY_RELEVANT"),
+        pytest.param("REFERENCE", True, id="FS-5.a4: what to do at REFERENCE"),
+        pytest.param("判断重复", True, id="FS-5.b2: judge repetition"),
+        pytest.param("重复了该怎么办", True, id="FS-5.b2: what to do at a repetition"),
+        pytest.param("合法出口", True, id="FS-5.b2: the exit"),
+        pytest.param("利用质量信号", True, id="FS-5.b2: use of the quality signal"),
+        pytest.param("都必须调用对应的工具", False, id="FS-5.b3: the old rule is replaced"),
+    ],
+)
+def test_fs5_the_executor_prompt(serve, holds, expected):
+    service = serve(StandInModel())
+    service.upload_document(PLAIN_DOCUMENT, "ops/backups.md")
+    assert (holds in service.executor_prompt()) is expected
+
+
+def test_fs6_a1_a2_a3_v010_makes_two_nullable_columns_and_keeps_the_history(tmp_path):
+    engine = open_database(tmp_path / "old.db")
+    upgrade(engine, "V009")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO tool_invocation (tool_name, created_at) "
+            "VALUES ('lookup_knowledge', '2024-01-01T00:00:00Z')"
+        )
+    assert upgrade(engine) == ("V010",)
+    with engine.connect() as connection:
+        columns = {
+            row[1]: (row[2], row[3])
+            for row in connection.exec_driver_sql("PRAGMA table_info(tool_invocation)")
+        }
+    assert columns["relevance_level"] == ("VARCHAR(20)", 0)
+    assert columns["dedup_reason"] == ("VARCHAR(32)", 0)
+    assert grade_distribution(engine) == {None: 1}  # FS-6.b3: null in the history
+    engine.dispose()
+
+
+def test_fs6_a4_b1_b2_every_look_up_is_written_with_its_columns_and_details(serve):
+    service = serve()
+    service.upload_document(PLAIN_DOCUMENT, "ops/backups.md")
+    service.handle_tool_call({"query": "backups"}, "s")
+    service.lookup_knowledge("backups", "s")
+    first, second = read_invocations(service.engine)
+    assert (first.relevance_level, first.dedup_reason) == ("PRECISE", None)
+    assert (second.relevance_level, second.dedup_reason) == (None, "ALL_RETRIEVED")
+    details = first.retrieval_details
+    assert {k: details[k] for k in ("relevance_level", "completeness_hint", "dedup_reason")} == {
+        "relevance_level": "PRECISE",
+        "completeness_hint": PRECISE_HINT,
+        "dedup_reason": None,
+    }
+    assert details["retrieved_domains"] == ["ops"]
+    assert 0 <= details["l1_top_similarity"] <= 1
+
+
+def test_fs6_a5_the_specs_query_gives_the_grade_distribution(serve):
+    service = serve()
+    service.upload_document(PLAIN_DOCUMENT, "ops/backups.md")
+    for query in ("backups", "zzzz", "backups"):
+        service.handle_tool_call({"query": query}, "s")
+    query = (
+        "SELECT relevance_level, COUNT(*) FROM tool_invocation "
+        "WHERE tool_name='lookup_knowledge' GROUP BY relevance_level"
+    )
+    with service.engine.connect() as connection:
+        found = {tuple(row) for row in connection.exec_driver_sql(query)}
+    assert found == {("PRECISE", 1), ("NOT_FOUND", 1), (None, 1)}
+
+
+def test_req02_a1_2_3_4_5_an_upload_generates_both_fields_and_stores_and_indexes_them(serve):
+    model = StandInModel()
+    service = serve(model)
+    body = "Back up daily. " * 100
+    service.upload_document(PLAIN_DOCUMENT + body, "ops/backups.md")
+    prompt = model.prompts[0]
+    assert all(text in prompt for text in ("Backups", "how to back up", '"covers"'))
+    assert ("Back up daily.\n" + body)[:1000].strip() in prompt
+    assert body.strip() not in prompt  # the first 1000 characters only
+    assert (kept(service)["covers"], kept(service)["whenToRetrieve"]) == (
+        ["full backup"],
+        "answer 1",
+    )
+    assert service.lookup_knowledge("a full backup please").relevance_level == "PRECISE"
+
+
+def test_req02_a2_1_the_authors_two_fields_are_not_overwritten_and_cost_no_call(serve):
+    model = StandInModel()
+    service = serve(model)
+    service.upload_document(EXTENDED, "ops/backups.md")
+    assert [prompt for prompt in model.prompts if "<document>" in prompt] == []
+    assert kept(service)["covers"] == ["full backup", "incremental backup"]
+    assert kept(service)["whenToRetrieve"] == "a backup or a restore is needed"
+
+
+def test_req02_a3_6_a_failing_model_stops_no_upload_and_the_fields_degrade(serve):
+    service = serve(StandInModel(fails=True))
+    service.upload_document(PLAIN_DOCUMENT, "ops/backups.md")
+    assert (kept(service)["covers"], kept(service)["whenToRetrieve"]) == ([], "how to back up")
+    assert service.lookup_knowledge("backups").found
+
+
+def test_req03_a1_1_2_3_an_upload_updates_the_row_of_its_domain(serve):
+    model = StandInModel()
+    service = serve(model)
+    service.upload_document(PLAIN_DOCUMENT, "ops/backups.md")
+    service.upload_document(EXTENDED.replace("Backups", "Restores"), "ops/restores.md")
+    (row,) = list_domains(service.engine)
+    assert (row.domain_id, row.document_count, row.when_to_retrieve) == ("ops", 2, "answer 3")
+    for told in ("Backups", "Restores", "full backup", "a backup or a restore is needed"):
+        assert told in model.prompts[-1]  # titles, covers and whenToRetrieve of the domain
+
+
+def test_req03_a2_a_deletion_recounts_and_writes_the_text_anew(serve):
+    service = serve(StandInModel())
+    service.upload_document(PLAIN_DOCUMENT, "ops/backups.md")
+    service.upload_document(EXTENDED.replace("Backups", "Restores"), "ops/restores.md")
+    service.delete_document("ops/backups.md")
+    (row,) = list_domains(service.engine)
+    assert (row.document_count, row.when_to_retrieve) == (1, "answer 4")
+
+
+def test_req03_4_a_failing_model_keeps_the_last_text_or_leaves_it_empty(serve):
+    serve(StandInModel()).upload_document(PLAIN_DOCUMENT, "ops/backups.md")
+    service = serve(StandInModel(fails=True))
+    service.upload_document(EXTENDED, "ops/more.md")
+    service.upload_document(EXTENDED.replace("ops", "new"), "new/more.md")
+    rows = {
+        r.domain_id: (r.document_count, r.when_to_retrieve) for r in list_domains(service.engine)
+    }
+    assert rows == {"ops": (2, "answer 2"), "new": (1, "")}
+
+
+def test_req03_a3_loading_generates_the_domains_without_a_row(serve):
+    service = serve()
+    service.upload_document(EXTENDED, "ops/backups.md")
+    with service.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM knowledge_domain")
+    (row,) = list_domains(serve(StandInModel()).engine)
+    assert (row.domain_id, row.document_count, row.when_to_retrieve) == ("ops", 1, "answer 1")
+
+
+def test_req04_a1_1_2_4_the_planner_prompt_ends_with_the_map_as_its_own_block(serve):
+    service = serve(StandInModel())
+    service.upload_document(EXTENDED, "ops/backups.md")
+    read = yaml.safe_load(service.build_knowledge_map())
+    assert read == {
+        "available_knowledge_domains": [
+            {
+                "domain_id": "ops",
+                "description": "answer 1",
+                "when_to_retrieve": "answer 1",
+                "documents": [
+                    {"title": "Backups", "covers": ["full backup", "incremental backup"]}
+                ],
+            }
+        ]
+    }
+    prompt = service.planner_prompt()
+    before, _, after = prompt.partition(service.build_knowledge_map())
+    assert after.strip() in ("", "```")
+    assert "when_to_retrieve" in before  # the rule that says how to use it
+
+
+def test_req04_a2_3_without_a_domain_row_nothing_is_injected(serve):
+    assert "available_knowledge_domains" not in serve().planner_prompt()
+
+
+def test_req04_a3_the_map_of_six_documents_is_below_1000_characters(serve):
+    service = serve(StandInModel())
+    for i in range(6):
+        text = EXTENDED.replace("Backups", f"A title of some length, number {i}").replace(
+            "full backup", ", ".join(f"covered topic {i}-{j} of the document" for j in range(8))
+        )
+        service.upload_document(text, f"{i}.md")
+    assert 0 < len(service.build_knowledge_map()) < 1000
+
+
+@pytest.mark.parametrize(
+    ("locale", "rule"),
+    [
+        ("zh", "每个域最多"),
+        ("en", "search each domain at most once"),
+    ],
+)
+def test_req04_rule_2_a_domain_is_looked_up_once_at_most(serve, locale, rule):
+    service = serve(StandInModel(), locale=locale)
+    service.upload_document(EXTENDED, "ops/backups.md")
+    assert rule in service.planner_prompt()
