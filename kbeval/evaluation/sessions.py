@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def _session(row: Row, file: str) -> tuple[Session, list[Fault]]:
         why = f"; {first}" if first else ""
         raise RowProblem(f"session {session_id!r} has no usable turn{why}")
     own = {"session_id", "turns", "relevant"}
-    metadata = {key: value for key, value in row.fields.items() if key not in own}
+    metadata = _metadata(row.fields, own)
     relevant = _relevant(row.fields.get("relevant"))
     return Session(session_id, tuple(kept), relevant, metadata), faults
 
@@ -100,9 +100,16 @@ def _turn(turn: object) -> tuple[Turn, list[str]]:
     if answerable is False and relevant:
         odd.append("it is declared unanswerable but names documents; its labels are not used")
         relevant, answerable = None, None
-    metadata: dict[str, Any] = {key: turn[key] for key in turn if key not in TURN_KEYS}
+    metadata = _metadata(turn, TURN_KEYS)
     query_id = text_of(turn, "query_id") or None
     return Turn(query, query_id, relevant, answerable, metadata), odd
+
+
+def _metadata(fields: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
+    """What is no field of the record; `metadata` is unfolded, as in queries."""
+    rest = {key: value for key, value in fields.items() if key not in own}
+    nested = rest.pop("metadata", None)
+    return rest | (nested if isinstance(nested, dict) else {})
 
 
 def _relevant(value: object) -> tuple[str, ...] | None:
