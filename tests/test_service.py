@@ -27,6 +27,7 @@ from kbeval.retrieval.session import session_scope
 from kbeval.service import open_service, running
 from kbeval.service.describing import NO_LLM
 from kbeval.service.domain_rows import STALE
+from kbeval.store.database import open_database
 from kbeval.store.documents import get_document, list_documents, upsert_document
 from kbeval.store.domains import list_domains, upsert_domain
 from kbeval.store.invocations import read_invocations
@@ -75,23 +76,32 @@ def about_documents(server):
 both = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 
 
+@pytest.fixture(scope="session")
+def upgraded(tmp_path_factory):
+    """A SQLite file at the newest version, to be copied."""
+    file = tmp_path_factory.mktemp("upgraded") / "kbeval.db"
+    engine = open_database(file)
+    upgrade(engine)
+    engine.dispose()
+    return file
+
+
 @pytest.fixture
-def url(request, tmp_path):
-    """SQLite, and PostgreSQL where the test asks for `both`."""
+def url(request, tmp_path, upgraded):
+    """A database at the newest version: SQLite, and PostgreSQL where the test asks for `both`."""
     if getattr(request, "param", "sqlite") == "sqlite":
-        return str(tmp_path / "kbeval.db")
-    return request.getfixturevalue("postgres_url")
+        return str(shutil.copy(upgraded, tmp_path / "kbeval.db"))
+    server = request.getfixturevalue("postgres_url")
+    engine = open_database(server)
+    upgrade(engine)
+    engine.dispose()
+    return server
 
 
 @pytest.fixture
 def opened(url, tmp_path):
     """Open the service on the test's database; everything opened is closed at the end."""
     services = []
-    from kbeval.store.database import open_database
-
-    engine = open_database(url)
-    upgrade(engine)
-    engine.dispose()
 
     def call(server=None, *, encoder=None, locale="en", **how):
         if server is not None:
@@ -402,7 +412,15 @@ BREAKS = {
     "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
 @pytest.mark.parametrize("step", BREAKS)
-@pytest.mark.parametrize("change", ["new", "changed", "moved", "deleted"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("new", marks=pytest.mark.slow),
+        pytest.param("changed", marks=pytest.mark.slow),
+        "moved",
+        "deleted",
+    ],
+)
 def test_one_failed_step_leaves_nothing_half_done(opened, monkeypatch, change, step):
     service = opened()
     service.upload_document(PLAIN, "a.md")
@@ -667,6 +685,36 @@ def test_an_interrupted_upload_keeps_what_came_and_goes_on(opened):
         assert len(about_documents(server)) == calls + 70 - kept
     assert {n for n, _ in domains(again).values()} == {24, 23}
     check_consistent(again)
+
+
+def test_an_interrupted_move_leaves_neither_domain_behind(opened):
+    def interrupt(stage, done, total):
+        raise KeyboardInterrupt
+
+    with serving(says) as server:
+        service = opened(server)
+        service.upload_many(many(4, groups=1))
+        moved = [(text.replace("d0", "elsewhere"), path) for text, path in many(2, groups=1)]
+        with pytest.raises(KeyboardInterrupt):
+            service.upload_many(moved, progress=interrupt)
+        assert domains(service) == {"d0": (4, "Text of d0 over 4. More.")}
+        again = opened(server)
+    assert domains(again) == {
+        "d0": (2, "Text of d0 over 2. More."),
+        "elsewhere": (2, "Text of elsewhere over 2. More."),
+    }
+    check_consistent(again)
+
+
+def test_single_uploads_ask_a_silent_model_again_after_a_while(opened, monkeypatch):
+    with serving(Answer("", status=500)) as server:
+        service = opened(server)
+        for i in range(3):
+            service.upload_document(f"# T{i}\ntext {i}", f"{i}.md")
+        assert len(server.requests) == 3  # it had stopped answering
+        monkeypatch.setattr(running, "ASK_AGAIN_SECONDS", 0.0)
+        service.upload_document("# T9\ntext 9", "9.md")
+        assert len(server.requests) == 5
 
 
 def test_a_corpus_with_faults_is_uploaded_with_them(opened):
@@ -1017,6 +1065,22 @@ def test_the_planner_gets_the_map_and_nothing_of_it_without_domains(opened):
     assert service.build_knowledge_map() == running.stored_map(service.engine)
     assert "Rotate keys" not in service.executor_prompt()
     assert "禁止换关键词重新检索" in service.executor_prompt(locale="zh")
+
+
+# recorded by many ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@both
+def test_tool_calls_of_two_processes_and_sixteen_threads_are_all_recorded(url):
+    script = TESTS.parent / "benchmarks" / "record_lookups.py"
+    done = subprocess.run(
+        [sys.executable, script, url, "--look-ups", "320"], capture_output=True, text=True
+    )
+    said = json.loads(done.stdout)
+    kept = {name: said[name] for name in ("asked", "answered", "recorded", "missing", "doubled")}
+    assert kept == {"asked": 320, "answered": 320, "recorded": 320, "missing": 0, "doubled": 0}
+    assert done.returncode == 0, done.stderr
 
 
 # killed for real --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbeval.domains.describe import DocumentFields
+from kbeval.domains.describe import Batch, DocumentFields
 from kbeval.domains.domain_text import DomainText
 from kbeval.errors import IndexFileError
 from kbeval.records import Document, Fault
@@ -87,10 +87,12 @@ class Changes:
 
         An exception, an interrupt among them, keeps the documents that came before it.
         """
-        groups = _Groups(self, todo, progress)
+        groups = _Groups(self, len(todo), progress)
+        fields: list[DocumentFields] = []
         self.describer.ask_again()
         try:
-            batch = self.describer.many([document for _, document in todo], groups.came)
+            for start in range(0, len(todo), CHUNK):
+                fields += groups.add(todo[start : start + CHUNK])
         finally:
             groups.keep()
             self._take_up(groups.kept)
@@ -101,7 +103,7 @@ class Changes:
             faults=tuple(groups.faults),
             failed_count=len(groups.faults),
             domains=texts,
-            failure=self.describer.failure(batch, list(texts.values())),
+            failure=self.describer.failure(Batch(tuple(fields)), list(texts.values())),
         )
 
     def keep(self, entries: Sequence[Entry]) -> tuple[list[Entry], tuple[Fault, ...]]:
@@ -198,20 +200,23 @@ class Changes:
 
 
 class _Groups:
-    """The documents of one upload as they come from the model, written in groups."""
+    """The documents of one upload, described and written group by group."""
 
-    def __init__(self, changes: Changes, todo: Sequence[Task], progress: Progress | None) -> None:
+    def __init__(self, changes: Changes, count: int, progress: Progress | None) -> None:
         self.changes = changes
-        self.todo = todo
+        self.count = count
         self.progress = progress
         self.waiting: list[Entry] = []
         self.kept: list[Entry] = []
         self.faults: list[Fault] = []
 
-    def came(self, position: int, fields: DocumentFields) -> None:
-        self.waiting.append(entry_from(*self.todo[position], fields))
-        if len(self.waiting) >= CHUNK:
-            self.keep()
+    def add(self, group: Sequence[Task]) -> tuple[DocumentFields, ...]:
+        def came(position: int, fields: DocumentFields) -> None:
+            self.waiting.append(entry_from(*group[position], fields))
+
+        batch = self.changes.describer.many([document for _, document in group], came)
+        self.keep()
+        return batch.fields
 
     def keep(self) -> None:
         if not self.waiting:
@@ -221,7 +226,7 @@ class _Groups:
         self.kept += good
         self.faults += refused
         if self.progress is not None:
-            self.progress("documents", len(self.kept) + len(self.faults), len(self.todo))
+            self.progress("documents", len(self.kept) + len(self.faults), self.count)
 
 
 def entry_from(former: Entry | None, document: Document, fields: DocumentFields) -> Entry:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,7 +33,7 @@ from kbeval.service.degraded import DegradedField, degraded_fields
 from kbeval.service.describing import Describer
 from kbeval.service.index import IndexBuilder
 from kbeval.service.reading import Source, read_many, read_one
-from kbeval.service.stored import Entry, entries_of, entry_of
+from kbeval.service.stored import entries_of, entry_of
 from kbeval.service.upload import Progress, Upload
 from kbeval.store.documents import StoredDocument, get_document, list_documents
 from kbeval.store.domains import list_domains
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from kbeval.service.binds import Engine
 
 log = logging.getLogger(__name__)
+
+ASK_AGAIN_SECONDS = 60.0  # between two tries of a model that single uploads found silent
 
 
 class KnowledgeService:
@@ -69,6 +72,7 @@ class KnowledgeService:
         self._changes = Changes(engine, index_folder, builder, describer, self.tool)
         self._changing = threading.RLock()
         self._loaded = False
+        self._asked_at = time.monotonic()
 
     @property
     def knowledge(self) -> Knowledge:
@@ -135,6 +139,7 @@ class KnowledgeService:
                 if document.path not in self.knowledge.position:  # another process stored it
                     self.load_index()
                 return Upload(unchanged=(document.path,), faults=faults)
+            self._ask_again()
             entry = entry_from(former, document, self._changes.describer.one(document))
             texts = self._changes.apply({document.path: entry})
         return Upload(stored=(entry,), faults=faults, domains=texts)
@@ -149,11 +154,10 @@ class KnowledgeService:
         A domain without a document left keeps its row: count 0, empty text, no call.
         Raises `CorpusError` for a path that is not stored.
         """
-        known = dict.fromkeys(normalised_path(path) if path else path for path in paths)
         with self._change():
-            for path in known:
-                if get_document(self.engine, path) is None:
-                    raise CorpusError(f"{path}: no such document in the database")
+            stored = {row.file_path: row for row in list_documents(self.engine)}
+            known = dict.fromkeys(_known(stored, path) for path in paths)
+            self._ask_again()
             texts = self._changes.apply(dict.fromkeys(known))
         return Upload(deleted=tuple(known), domains=texts)
 
@@ -202,7 +206,7 @@ class KnowledgeService:
                 chosen = [entry for entry in stored.values() if entry.degraded or entry.missing]
                 due = {one.name for one in self.degraded() if one.kind == "domain"}
             else:
-                chosen, due = [_known(stored, path) for path in paths], set()
+                chosen, due = [stored[_known(stored, path)] for path in paths], set()
             todo = [(entry, entry.written) for entry in chosen]
             return self._changes.store(todo, due, progress)
 
@@ -271,6 +275,12 @@ class KnowledgeService:
             return self._builder.empty()
         return self.knowledge if self._loaded else self._builder.loaded(self.index_folder)
 
+    def _ask_again(self) -> None:
+        """Give a model that had stopped answering another chance, but not at every upload."""
+        if time.monotonic() - self._asked_at >= ASK_AGAIN_SECONDS:
+            self._asked_at = time.monotonic()
+            self._changes.describer.ask_again()
+
     @contextmanager
     def _change(self) -> Iterator[None]:
         """One change at a time, on an index that is loaded."""
@@ -291,12 +301,13 @@ def _map(engine: Engine, documents: Iterable[Document], budget: int | None) -> s
     return knowledge_map(map_domains(documents, rows), budget=budget) if rows else ""
 
 
-def _known(stored: Mapping[str, Entry], path: str) -> Entry:
-    if path not in stored:
+def _known(stored: Mapping[str, object], path: str) -> str:
+    """The path as it is stored: as written (ids of data sets are opaque), else normalised."""
+    if path not in stored and path:
         path = normalised_path(path)
     if path not in stored:
-        raise CorpusError(f"{path}: no such document in the database")
-    return stored[path]
+        raise CorpusError(f"{path or repr(path)}: no such document in the database")
+    return path
 
 
 def _bodiless(row: StoredDocument) -> Fault:
