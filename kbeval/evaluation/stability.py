@@ -203,12 +203,18 @@ def _additive_pair(tuned: Ladder, objective: Objective) -> Pair | None:
     barred = np.full(k + 1, BARRED, dtype=np.int64)
     barred[tuned.end] = 0
 
+    high, reference, added = np.zeros(k + 1, np.int64), np.zeros(k + 1, np.int64), barred.copy()
+
+    def fill(sums: NDArray[np.int64], count: NDArray[np.int64], each: NDArray[np.int64]) -> None:
+        np.multiply(count[:k], each, out=added[1:])
+        np.cumsum(added[1:], out=sums[1:])
+        sums[1:] += barred[1:]
+
     def pair(count: NDArray[np.int64]) -> tuple[int, int]:
-        high, reference = barred.copy(), barred.copy()
-        high[1:] += np.cumsum(count[:k] * close)
-        reference[1:] += np.cumsum(count[:k] * give)
+        fill(high, count, close)
+        fill(reference, count, give)
         least = np.minimum.accumulate(reference[::-1])[::-1]
-        i = int(np.argmin(high + least))
+        i = int(np.argmin(np.add(high, least, out=added)))
         return i, i + int(np.argmax(reference[i:] == least[i]))
 
     return pair
