@@ -19,6 +19,7 @@ from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.errors import ConfigError, DatasetError
 from kbeval.evaluation.costs import Costs, load_costs
 from kbeval.evaluation.evaluation import Evaluation
+from kbeval.evaluation.groups import by_group
 from kbeval.evaluation.judge import Judged, judge
 from kbeval.evaluation.measures import cuts, levels, measure, reweighted
 from kbeval.evaluation.queries import LabelledSet
@@ -142,6 +143,7 @@ def evaluate(
         },
         "near_cut": int(table["near_cut"].sum()),
         "queries_truncated": int(table["query_truncated"].sum()),
+        "groups": by_group(table, retrieval["l1"], answers_from=labelled.answers_from),
         "both_precise_rules": _both_rules(judged, normalization, costs),
         "costs": costs.to_json(),
     }

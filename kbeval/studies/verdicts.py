@@ -40,6 +40,8 @@ def print_evaluation(evaluation: Evaluation, *, worst: int = 10) -> None:
     if "reweighted" in evaluation.summary:
         console.print(_reweighted(evaluation.summary["reweighted"]))
     console.print(_retrieval(evaluation.summary["retrieval"]))
+    for column, groups in evaluation.summary["groups"].items():
+        console.print(_groups(column, groups))
     console.print(Text("≈ approximate: few queries or sessions; - nothing to count", style="dim"))
     console.print(Text("what the costs in use say", style="italic"))
     for consequence in Costs.from_mapping(evaluation.summary["costs"]).break_evens():
@@ -176,6 +178,19 @@ def _retrieval(rankings: Mapping[str, Any]) -> Table:
     for measure, first in next(iter(rankings.values())).items():
         if isinstance(first, Mapping):
             table.add_row(measure, *(_rate(rows[measure]) for rows in rankings.values()))
+    return table
+
+
+def _groups(column: str, groups: Mapping[str, Any]) -> Table:
+    """The measures of each kind or language; values only, the intervals are in the JSON."""
+    names = ("recall_at_5", "answered", "found_rate", "leak_rate")
+    table = Table(title=f"per {column}", title_justify="left")
+    for name in (column, "queries", *names):
+        table.add_column(name, justify="left" if name == column else "right")
+    for value, measured in groups.items():
+        cells = [measured[name]["value"] for name in names]
+        shown = ("-" if cell is None else f"{cell:.2f}" for cell in cells)
+        table.add_row(value, str(measured["queries"]), *shown)
     return table
 
 
