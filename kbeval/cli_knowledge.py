@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(db, name="db")
     app.add_typer(prompts, name="prompts")
     app.command()(invocations)
-    app.command("map")(print_map)
+    app.command()(map)
 
 
 @docs.command("add")
@@ -268,7 +268,7 @@ def invocations(
         typer.echo("" if out is None else f"drawn in {out}")
 
 
-def print_map(
+def map(
     budget: Annotated[
         int | None, typer.Option(min=1, help="Characters at most; default 8000.")
     ] = None,
