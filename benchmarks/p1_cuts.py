@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import best_cuts
 from kbeval.evaluation.judge import Worth
-from kbeval.evaluation.ladder import Ladder, ladder_of
-from kbeval.evaluation.objectives import Optimum
+from kbeval.evaluation.tuning.cuts import best_cuts
+from kbeval.evaluation.tuning.ladder import Ladder, ladder_of
+from kbeval.evaluation.tuning.objectives import Optimum
 from kbeval.records import Level
 
 QUERIES, TRIALS, ROUNDS, SAMPLE = 10_000, 200, 9, 400

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.evaluation.grid import grid_matrices
-from kbeval.evaluation.ladder import Ladder, ladder_of
+from kbeval.evaluation.tuning.grid import grid_matrices
+from kbeval.evaluation.tuning.ladder import Ladder, ladder_of
 
 QUERIES, ROUNDS, GOAL = 10_000, 7, 250
 

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from p1_cuts import Queries
 
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import best_cuts
-from kbeval.evaluation.ladder import ladder_of
-from kbeval.evaluation.objectives import Optimum
-from kbeval.evaluation.plateau import cut_at
-from kbeval.evaluation.stability import ladder_order, resample_counts, resampled_cuts
+from kbeval.evaluation.tuning.cuts import best_cuts
+from kbeval.evaluation.tuning.ladder import ladder_of
+from kbeval.evaluation.tuning.objectives import Optimum
+from kbeval.evaluation.tuning.plateau import cut_at
+from kbeval.evaluation.tuning.stability import ladder_order, resample_counts, resampled_cuts
 from kbeval.records import Level
 
 QUERIES, RESAMPLES, ROUNDS, GOAL = 10_000, 1_000, 5, 5.0

@@ -12,9 +12,9 @@ from kbeval.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
     from kbeval.config import Settings
-    from kbeval.evaluation.agreement import Agreement
-    from kbeval.evaluation.checks import SetCheck
-    from kbeval.evaluation.probes import ProbeLeak
+    from kbeval.evaluation.checking.agreement import Agreement
+    from kbeval.evaluation.checking.checks import SetCheck
+    from kbeval.evaluation.checking.probes import ProbeLeak
     from kbeval.evaluation.queries import LabelledSet
     from kbeval.records import Corpus
     from kbeval.retrieval.knowledge import Knowledge
@@ -71,7 +71,7 @@ def check(
     Example: `kbeval datasets check datasets/python-topics --encoder fast-use`.
     """
     from kbeval.cli import _print_json
-    from kbeval.evaluation.checks import check_set
+    from kbeval.evaluation.checking.checks import check_set
 
     chosen = _settings(settings)
     labelled, documents, bases = _opened(dataset, corpus, encoder, chosen, threads)
@@ -110,8 +110,8 @@ def probes(
     Example: `kbeval datasets probes datasets/python-topics --encoder fast-use --to-read 50`.
     """
     from kbeval.cli import _print_json
-    from kbeval.evaluation.duplicates import near_pairs, relatives
-    from kbeval.evaluation.probes import (
+    from kbeval.evaluation.checking.duplicates import near_pairs, relatives
+    from kbeval.evaluation.checking.probes import (
         PROBES,
         PROBES_READ,
         leak_on_probes,

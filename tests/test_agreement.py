@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbeval.errors import DatasetError
-from kbeval.evaluation.agreement import (
+from kbeval.evaluation.checking.agreement import (
     Judgement,
     agreement,
     grades_of,
@@ -14,8 +14,8 @@ from kbeval.evaluation.agreement import (
     sample_for_second_judgement,
     weighted_kappa,
 )
+from kbeval.evaluation.checking.second import judging
 from kbeval.evaluation.queries import LabelledSet, Query
-from kbeval.evaluation.second import judging
 
 CELLS = [(a, b) for a in range(3) for b in range(3)]
 

@@ -12,8 +12,8 @@ from judged_world import A, N, R, W, judged_from, world
 from scipy.special import expit, logit
 
 from kbeval.errors import ConfigError
-from kbeval.evaluation.calibration import NotCalibrated, calibrate, reliability
 from kbeval.evaluation.statistics import wilson
+from kbeval.evaluation.tuning.calibration import NotCalibrated, calibrate, reliability
 
 
 def logistic_world(n, seed, *, slope=12.0, middle=0.6, **columns):

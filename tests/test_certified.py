@@ -11,7 +11,7 @@ from judged_world import A, N, W, judged_from, world
 from scipy.stats import beta, binom
 
 from kbeval.errors import ConfigError, RunError
-from kbeval.evaluation.certified import (
+from kbeval.evaluation.tuning.certified import (
     certify,
     confirm,
     leak_test,
@@ -19,10 +19,10 @@ from kbeval.evaluation.certified import (
     propose,
     upper_bound,
 )
-from kbeval.evaluation.constraints import Constraints, Infeasible
-from kbeval.evaluation.cuts import best_cuts, levels_at
-from kbeval.evaluation.folds import halves, part
-from kbeval.evaluation.ladder import ladder, ladder_of
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import best_cuts, levels_at
+from kbeval.evaluation.tuning.folds import halves, part
+from kbeval.evaluation.tuning.ladder import ladder, ladder_of
 from kbeval.records import Level
 
 INF = math.inf

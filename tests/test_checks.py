@@ -10,8 +10,8 @@ from stand_ins import settings as tool_settings
 
 from kbeval.corpus.encoders import open_encoder
 from kbeval.corpus.sources import open_corpus
-from kbeval.evaluation.checks import check_set, counts_by_split
-from kbeval.evaluation.leaks import (
+from kbeval.evaluation.checking.checks import check_set, counts_by_split
+from kbeval.evaluation.checking.leaks import (
     across,
     contradictions,
     equal_texts,

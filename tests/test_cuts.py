@@ -16,9 +16,13 @@ from measure_oracle import Case, evidence_of, random_world
 
 from kbeval.config import Normalization, load_settings
 from kbeval.errors import ConfigError, DistanceError
-from kbeval.evaluation.constraints import Constraints, Infeasible
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import (
+from kbeval.evaluation.judge import Worth, judge
+from kbeval.evaluation.measures import levels
+from kbeval.evaluation.queries import LabelledSet, Query
+from kbeval.evaluation.readers import load_set
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import (
     best_cuts,
     choose,
     doubtful,
@@ -28,15 +32,18 @@ from kbeval.evaluation.cuts import (
     sensitivity,
     share_weights,
 )
-from kbeval.evaluation.exact_first import both_rules, first_place, nearest_worth
-from kbeval.evaluation.export import Triple, check_sql, grade_mix, threshold, triples, yml_fragment
-from kbeval.evaluation.judge import Worth, judge
-from kbeval.evaluation.ladder import ladder_of
-from kbeval.evaluation.measures import levels
-from kbeval.evaluation.objectives import additive, additive_sums, macro_f1, strictest_pairs
-from kbeval.evaluation.plateau import NO_LIMIT, NOT_USED, Cut, Interval, midway
-from kbeval.evaluation.queries import LabelledSet, Query
-from kbeval.evaluation.readers import load_set
+from kbeval.evaluation.tuning.exact_first import both_rules, first_place, nearest_worth
+from kbeval.evaluation.tuning.export import (
+    Triple,
+    check_sql,
+    grade_mix,
+    threshold,
+    triples,
+    yml_fragment,
+)
+from kbeval.evaluation.tuning.ladder import ladder_of
+from kbeval.evaluation.tuning.objectives import additive, additive_sums, macro_f1, strictest_pairs
+from kbeval.evaluation.tuning.plateau import NO_LIMIT, NOT_USED, Cut, Interval, midway
 from kbeval.records import Evidence, Level
 from kbeval.retrieval.grading import l2_to_similarity
 

@@ -8,11 +8,11 @@ from cut_oracle import Exhaustive
 from measure_oracle import evidence_of, random_world
 
 from kbeval.errors import ConfigError
-from kbeval.evaluation.constraints import Constraints, Infeasible
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import best_cuts, levels_at
 from kbeval.evaluation.judge import Worth, judge
-from kbeval.evaluation.ladder import ladder, ladder_of
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import best_cuts, levels_at
+from kbeval.evaluation.tuning.ladder import ladder, ladder_of
 
 COSTS = [
     Costs(),

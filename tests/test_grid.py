@@ -10,10 +10,10 @@ from measure_oracle import evidence_of, random_world
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.grid import accepted_counts, grid_matrices
 from kbeval.evaluation.judge import Worth, judge
-from kbeval.evaluation.ladder import ladder, ladder_of
 from kbeval.evaluation.measures import levels
+from kbeval.evaluation.tuning.grid import accepted_counts, grid_matrices
+from kbeval.evaluation.tuning.ladder import ladder, ladder_of
 
 CASES = Path(__file__).parent / "cases"
 

@@ -10,7 +10,7 @@ from kbeval.corpus.centres import script_of
 from kbeval.corpus.encoders import open_encoder
 from kbeval.corpus.sources import open_corpus
 from kbeval.corpus.vectors import EmbeddingCache
-from kbeval.evaluation.checks import check_set
+from kbeval.evaluation.checking.checks import check_set
 from kbeval.evaluation.readers import load_set
 from kbeval.evaluation.sessions import load_sessions
 from kbeval.retrieval.knowledge import Knowledge

@@ -13,10 +13,12 @@ from scipy.stats import t
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.constraints import Constraints, Infeasible
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import choose, levels_at
-from kbeval.evaluation.folds import (
+from kbeval.evaluation.measures import measure
+from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import choose, levels_at
+from kbeval.evaluation.tuning.folds import (
     fold_numbers,
     group_codes,
     halves,
@@ -24,8 +26,8 @@ from kbeval.evaluation.folds import (
     out_of_fold,
     part,
 )
-from kbeval.evaluation.gains import cut_pays, separate_cuts
-from kbeval.evaluation.held_out import (
+from kbeval.evaluation.tuning.gains import cut_pays, separate_cuts
+from kbeval.evaluation.tuning.held_out import (
     HeldOut,
     NotHeldOut,
     averaged,
@@ -33,9 +35,7 @@ from kbeval.evaluation.held_out import (
     dev_test,
     rates_of,
 )
-from kbeval.evaluation.measures import measure
-from kbeval.evaluation.statistics import Rate
-from kbeval.evaluation.targets import macro_f1_rate, target_accuracy
+from kbeval.evaluation.tuning.targets import macro_f1_rate, target_accuracy
 from kbeval.records import Level
 
 INF = math.inf

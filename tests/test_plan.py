@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from kbeval.errors import ConfigError
-from kbeval.evaluation.plan import (
+from kbeval.evaluation.tuning.plan import (
     design_effect,
     label_plan,
     measured_design_effect,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from stand_ins import TableEncoder, document, knowledge
 
-from kbeval.evaluation.pool import (
+from kbeval.evaluation.checking.pool import (
     Pool,
     bm25_tops,
     judged_rates,

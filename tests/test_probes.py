@@ -10,9 +10,9 @@ from stand_ins import at_similarity, document, knowledge, settings
 from kbeval.config import Settings
 from kbeval.corpus.hashing import HashingEncoder
 from kbeval.errors import DatasetError
-from kbeval.evaluation.duplicates import Relatives, near_pairs, relatives
-from kbeval.evaluation.hiding import hidden_evidence
-from kbeval.evaluation.probes import (
+from kbeval.evaluation.checking.duplicates import Relatives, near_pairs, relatives
+from kbeval.evaluation.checking.hiding import hidden_evidence
+from kbeval.evaluation.checking.probes import (
     Probe,
     ProbeLeak,
     leak_bounds,

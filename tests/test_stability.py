@@ -11,12 +11,12 @@ from judged_world import A, N, R, W, judged_from, world
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.constraints import Constraints, Infeasible
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import best_cuts, choose, hinges_on, sensitivity
-from kbeval.evaluation.ladder import ladder, ladder_of
-from kbeval.evaluation.plateau import cut_at
-from kbeval.evaluation.stability import (
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import best_cuts, choose, hinges_on, sensitivity
+from kbeval.evaluation.tuning.ladder import ladder, ladder_of
+from kbeval.evaluation.tuning.plateau import cut_at
+from kbeval.evaluation.tuning.stability import (
     ladder_order,
     resample_counts,
     resampled_cuts,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kbeval.evaluation.agreement import (
+from kbeval.evaluation.checking.agreement import (
     FLOOR,
     JUDGEMENTS,
     SECOND_JUDGEMENTS,

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kbeval.config import Settings
-from kbeval.evaluation.agreement import Agreement
-from kbeval.evaluation.budget import Claim, claims
-from kbeval.evaluation.duplicates import Relatives, near_pairs, relatives
-from kbeval.evaluation.findings import Finding, finding_of, label_findings
+from kbeval.evaluation.checking.agreement import Agreement
+from kbeval.evaluation.checking.budget import Claim, claims
+from kbeval.evaluation.checking.duplicates import Relatives, near_pairs, relatives
+from kbeval.evaluation.checking.findings import Finding, finding_of, label_findings
+from kbeval.evaluation.checking.pool import Pool, judged_rates, pool_of, unjudged_pairs
+from kbeval.evaluation.checking.second import Judging, judging
 from kbeval.evaluation.judge import judge
 from kbeval.evaluation.measures import levels
-from kbeval.evaluation.pool import Pool, judged_rates, pool_of, unjudged_pairs
 from kbeval.evaluation.queries import LabelledSet, Query
-from kbeval.evaluation.second import Judging, judging
 from kbeval.evaluation.statistics import Rate
 from kbeval.records import Corpus
 from kbeval.retrieval.knowledge import Knowledge

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from kbeval.errors import ConfigError
 from kbeval.evaluation.judge import Judged, Worth
-from kbeval.evaluation.ladder import largest_max_of
 from kbeval.evaluation.statistics import Rate, mean_interval, wilson
+from kbeval.evaluation.tuning.ladder import largest_max_of
 from kbeval.retrieval.grading import l2_to_similarity
 
 Method = Literal["logistic", "isotonic"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.evaluation.ladder import Ladder
+from kbeval.evaluation.tuning.ladder import Ladder
 from kbeval.records import Convention, Level
 from kbeval.retrieval.grading import DECIMALS, distance_to_cosine, l2_to_similarity
 

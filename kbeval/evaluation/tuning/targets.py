@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.evaluation.judge import Judged, Worth
-from kbeval.evaluation.objectives import TARGET
 from kbeval.evaluation.statistics import (
     CONFIDENCE,
     FEWEST_CLUSTERS,
@@ -14,6 +13,7 @@ from kbeval.evaluation.statistics import (
     Rate,
     rate,
 )
+from kbeval.evaluation.tuning.objectives import TARGET
 from kbeval.records import Level
 
 BOOTSTRAP = 2000  # resamples of whole clusters

@@ -15,10 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.constraints import Infeasible
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import Choice, Objective, choose, levels_at
-from kbeval.evaluation.folds import (
+from kbeval.evaluation.judge import Judged
+from kbeval.evaluation.measures import Measures, measure
+from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.tuning.constraints import Infeasible
+from kbeval.evaluation.tuning.cuts import Choice, Objective, choose, levels_at
+from kbeval.evaluation.tuning.folds import (
     FEWEST_GROUPS,
     FOLDS,
     REPETITIONS,
@@ -27,12 +30,9 @@ from kbeval.evaluation.folds import (
     group_codes,
     out_of_fold,
 )
-from kbeval.evaluation.gains import Pays, cut_pays
-from kbeval.evaluation.judge import Judged
-from kbeval.evaluation.ladder import PreciseRule
-from kbeval.evaluation.measures import Measures, measure
-from kbeval.evaluation.statistics import Rate
-from kbeval.evaluation.targets import macro_f1_rate, target_accuracy
+from kbeval.evaluation.tuning.gains import Pays, cut_pays
+from kbeval.evaluation.tuning.ladder import PreciseRule
+from kbeval.evaluation.tuning.targets import macro_f1_rate, target_accuracy
 from kbeval.records import Level
 
 LOWER_IS_BETTER = (

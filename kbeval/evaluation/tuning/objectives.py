@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kbeval.errors import ConfigError
 from kbeval.evaluation.judge import Worth
-from kbeval.evaluation.ladder import Ladder
+from kbeval.evaluation.tuning.ladder import Ladder
 from kbeval.records import Level
 
 NEAR = 1e-9  # floats this near to the best are compared again as fractions

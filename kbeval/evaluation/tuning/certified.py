@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from kbeval.errors import ConfigError
 from kbeval.evaluation.answers import reached
-from kbeval.evaluation.certificate import Certificate, LeakTest, Step
-from kbeval.evaluation.constraints import Constraints, Infeasible
-from kbeval.evaluation.cuts import choose, levels_at
-from kbeval.evaluation.first_use import first_use
-from kbeval.evaluation.folds import part, rung_distance
 from kbeval.evaluation.judge import Judged, Worth
-from kbeval.evaluation.ladder import Ladder, PreciseRule, ladder, largest_max_of
 from kbeval.evaluation.statistics import Rate, label_budget, rate
+from kbeval.evaluation.tuning.certificate import Certificate, LeakTest, Step
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import choose, levels_at
+from kbeval.evaluation.tuning.first_use import first_use
+from kbeval.evaluation.tuning.folds import part, rung_distance
+from kbeval.evaluation.tuning.ladder import Ladder, PreciseRule, ladder, largest_max_of
 from kbeval.records import Level
 
 DELTA = 0.05  # what may go wrong over the labels, all claims together

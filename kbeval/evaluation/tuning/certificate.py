@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kbeval.evaluation.constraints import Constraints, Infeasible
-from kbeval.evaluation.plateau import decimal, finite
 from kbeval.evaluation.statistics import Rate, label_budget
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.plateau import decimal, finite
 from kbeval.records import Level
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kbeval.evaluation.duplicates import Relatives, declared_names
-from kbeval.evaluation.leaks import (
+from kbeval.evaluation.checking.duplicates import Relatives, declared_names
+from kbeval.evaluation.checking.leaks import (
     across,
     contradictions,
     equal_texts,

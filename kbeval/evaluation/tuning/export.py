@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.cuts import Choice, levels_at
 from kbeval.evaluation.judge import Judged
-from kbeval.evaluation.ladder import largest_max_of
 from kbeval.evaluation.measures import levels
-from kbeval.evaluation.plateau import Cut, decimal, finite
+from kbeval.evaluation.tuning.cuts import Choice, levels_at
+from kbeval.evaluation.tuning.ladder import largest_max_of
+from kbeval.evaluation.tuning.plateau import Cut, decimal, finite
 from kbeval.records import Level
 from kbeval.retrieval.grading import DECIMALS, distance_to_cosine, l2_to_similarity
 

@@ -13,8 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import Objective
-from kbeval.evaluation.folds import (
+from kbeval.evaluation.judge import Judged, Worth
+from kbeval.evaluation.statistics import CONFIDENCE, FEWEST_CLUSTERS, Rate, mean_interval
+from kbeval.evaluation.tuning.cuts import Objective
+from kbeval.evaluation.tuning.folds import (
     FOLDS,
     REPETITIONS,
     HeldOutCuts,
@@ -23,10 +25,8 @@ from kbeval.evaluation.folds import (
     in_sample,
     out_of_fold,
 )
-from kbeval.evaluation.judge import Judged, Worth
-from kbeval.evaluation.ladder import PreciseRule, ladder
-from kbeval.evaluation.objectives import accuracy_costs
-from kbeval.evaluation.statistics import CONFIDENCE, FEWEST_CLUSTERS, Rate, mean_interval
+from kbeval.evaluation.tuning.ladder import PreciseRule, ladder
+from kbeval.evaluation.tuning.objectives import accuracy_costs
 from kbeval.records import Level
 
 FEWEST_OF_A_CLASS = 100  # queries a part needs of each class before it may get its own cuts

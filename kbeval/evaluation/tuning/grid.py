@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kbeval.errors import ConfigError
 from kbeval.evaluation.judge import Worth
-from kbeval.evaluation.ladder import Ladder
+from kbeval.evaluation.tuning.ladder import Ladder
 from kbeval.records import Level
 from kbeval.retrieval.grading import DECIMALS, l2_to_similarity
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from kbeval.config import Normalization
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import Choice, choose, levels_at
 from kbeval.evaluation.judge import Judged, Worth
-from kbeval.evaluation.ladder import PreciseRule
 from kbeval.evaluation.queries import LabelledSet
+from kbeval.evaluation.tuning.cuts import Choice, choose, levels_at
+from kbeval.evaluation.tuning.ladder import PreciseRule
 from kbeval.records import Evidence, Level
 
 RULES: tuple[PreciseRule, ...] = ("unique", "unique-and-nearest")

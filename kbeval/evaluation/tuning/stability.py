@@ -18,13 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.constraints import Infeasible
 from kbeval.evaluation.costs import Costs
-from kbeval.evaluation.cuts import Objective, best_cuts
 from kbeval.evaluation.judge import Judged
-from kbeval.evaluation.ladder import Ladder, PreciseRule, ladder, largest_max_of
-from kbeval.evaluation.objectives import accuracy_costs, require_three_grades
-from kbeval.evaluation.plateau import Interval, decimal, finite, midway
+from kbeval.evaluation.tuning.constraints import Infeasible
+from kbeval.evaluation.tuning.cuts import Objective, best_cuts
+from kbeval.evaluation.tuning.ladder import Ladder, PreciseRule, ladder, largest_max_of
+from kbeval.evaluation.tuning.objectives import accuracy_costs, require_three_grades
+from kbeval.evaluation.tuning.plateau import Interval, decimal, finite, midway
 from kbeval.records import Level
 from kbeval.retrieval.grading import DECIMALS
 

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.constraints import Constraints, Infeasible, constrained
 from kbeval.evaluation.costs import Costs
 from kbeval.evaluation.judge import Judged, Worth
-from kbeval.evaluation.ladder import Ladder, PreciseRule, ladder, largest_max_of
-from kbeval.evaluation.objectives import Optimum, accuracy, additive, macro_f1
-from kbeval.evaluation.plateau import Cut, Interval, cut_at, decimal, finite
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible, constrained
+from kbeval.evaluation.tuning.ladder import Ladder, PreciseRule, ladder, largest_max_of
+from kbeval.evaluation.tuning.objectives import Optimum, accuracy, additive, macro_f1
+from kbeval.evaluation.tuning.plateau import Cut, Interval, cut_at, decimal, finite
 from kbeval.records import Convention, Level
 from kbeval.retrieval.grading import grade
 

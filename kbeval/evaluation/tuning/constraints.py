@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from kbeval.errors import ConfigError
 from kbeval.evaluation.answers import reached
 from kbeval.evaluation.judge import Worth
-from kbeval.evaluation.ladder import Ladder
-from kbeval.evaluation.objectives import Optimum
-from kbeval.evaluation.plateau import decimal, finite
+from kbeval.evaluation.tuning.ladder import Ladder
+from kbeval.evaluation.tuning.objectives import Optimum
+from kbeval.evaluation.tuning.plateau import decimal, finite
 
 NAMES = {
     "precision": "precision[HIGHLY_RELEVANT]",

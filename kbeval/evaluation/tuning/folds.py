@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
-from kbeval.evaluation.constraints import Infeasible
-from kbeval.evaluation.cuts import Objective, best_cuts
 from kbeval.evaluation.judge import Judged
-from kbeval.evaluation.ladder import Ladder, PreciseRule, ladder, largest_max_of
-from kbeval.evaluation.plateau import Interval, midway
+from kbeval.evaluation.tuning.constraints import Infeasible
+from kbeval.evaluation.tuning.cuts import Objective, best_cuts
+from kbeval.evaluation.tuning.ladder import Ladder, PreciseRule, ladder, largest_max_of
+from kbeval.evaluation.tuning.plateau import Interval, midway
 
 FOLDS, REPETITIONS = 5, 10
 FEWEST_GROUPS = 10  # below: it cannot be held out

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from kbeval.config import Settings
 from kbeval.errors import DatasetError
-from kbeval.evaluation.duplicates import Relatives
-from kbeval.evaluation.hiding import hidden_evidence
+from kbeval.evaluation.checking.duplicates import Relatives
+from kbeval.evaluation.checking.hiding import hidden_evidence
 from kbeval.evaluation.judge import judge
 from kbeval.evaluation.measures import levels
 from kbeval.evaluation.queries import LabelledSet, Query

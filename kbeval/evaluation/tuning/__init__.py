@@ -1,0 +1,1 @@
+"""Which two cuts, at what price, and how sure: chosen exactly, judged on held-out labels."""
