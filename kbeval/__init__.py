@@ -30,6 +30,8 @@ _HOME = {
     "in_session": "retrieval.tool",
     "grade": "retrieval.grading",
     "l2_to_similarity": "retrieval.grading",
+    "open_service": "service",
+    "lookup_tool_schema": "domains.schema",
     "load_set": "evaluation.readers",
     "evaluate_set": "evaluation.evaluate",
 }

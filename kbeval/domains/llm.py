@@ -165,8 +165,12 @@ def _completion(
 def _litellm() -> Any:  # noqa: ANN401
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or the import itself calls out
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # or it reads a .env lying about
-    import litellm
-
+    try:
+        import litellm
+    except ImportError as error:
+        raise LlmError(
+            f"the LLM client is not installed ({error}); pip install 'kbeval[llm]'"
+        ) from None
     litellm.suppress_debug_info = True  # it would print to stdout
     warnings.filterwarnings("ignore", message="Pydantic serializer warnings")  # parts as content
     return litellm
