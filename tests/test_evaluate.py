@@ -508,7 +508,7 @@ def test_what_is_wrong_is_found_before_anything_is_embedded(tmp_path, monkeypatc
     def never(*_args, **_options):
         raise AssertionError("embedded too early")
 
-    monkeypatch.setattr("kbeval.evaluation.evaluate.kept_knowledge", never)
+    monkeypatch.setattr("kbeval.evaluation.opening.kept_knowledge", never)
     (tmp_path / "costs.yml").write_text("PRECISE: {wrong: 1}\n")
     with pytest.raises(ConfigError, match=r"costs.PRECISE.wrong"):
         tiny(tmp_path, costs=tmp_path / "costs.yml")
@@ -532,7 +532,7 @@ def centred_on(monkeypatch):
     def stop(*_args, **options):
         raise Built(options["centre"], options["centre_queries"])
 
-    monkeypatch.setattr("kbeval.evaluation.evaluate.kept_knowledge", stop)
+    monkeypatch.setattr("kbeval.evaluation.opening.kept_knowledge", stop)
 
     def taken(dataset=TINY, **options):
         with pytest.raises(Built) as built:

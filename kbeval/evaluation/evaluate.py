@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kbeval import __version__
-from kbeval.config import Normalization, Settings, load_settings
+from kbeval.config import Normalization, Settings
 from kbeval.corpus.centres import CentredEncoder
-from kbeval.corpus.encoders import Encoder, open_encoder
+from kbeval.corpus.encoders import Encoder
 from kbeval.corpus.profiles import profile_of
-from kbeval.corpus.sources import open_corpus
 from kbeval.corpus.vectors import EmbeddingCache
-from kbeval.errors import ConfigError, DatasetError
 from kbeval.evaluation.costs import Costs, load_costs
 from kbeval.evaluation.evaluation import Evaluation
 from kbeval.evaluation.groups import by_group
-from kbeval.evaluation.judge import Judged, judge
+from kbeval.evaluation.judge import Judged
 from kbeval.evaluation.measures import cuts, levels, measure, reweighted
+from kbeval.evaluation.opening import Progress, centre_queries, judge_split, open_set, rows_of
 from kbeval.evaluation.queries import LabelledSet
 from kbeval.evaluation.query_table import query_table
 from kbeval.evaluation.ranked import Ranking, retrieval_measures
-from kbeval.evaluation.readers import load_set
 from kbeval.records import Corpus, Level
-from kbeval.retrieval.kept import kept_knowledge
 from kbeval.retrieval.knowledge import Knowledge
 
-Progress = Callable[[int, int], object]
+__all__ = ["RANKINGS", "centre_queries", "evaluate", "evaluate_set"]
 
 RANKINGS: tuple[Ranking, ...] = ("l1", "tool")
 
@@ -60,34 +57,26 @@ def evaluate_set(
     split that is reported. Raises the errors of what it reads; nothing is written.
     """
     costs = costs if isinstance(costs, Costs) else load_costs(costs)
-    chosen = settings if isinstance(settings, Settings) else load_settings(settings)
-    labelled = load_set(dataset, strict=strict)
-    split = _split(labelled, split)
-    if split not in labelled.splits:  # further judgements, such as qrels/cross.tsv
-        labelled = load_set(dataset, split=split, strict=strict)
-    _rows(labelled, split)
-    documents = open_corpus(_documents_of(dataset, corpus), strict=strict)
-    opened = open_encoder(encoder, threads=threads) if isinstance(encoder, str) else encoder
-    kind = profile_of(opened.name).default_centre if centre is None else centre
-    if centre is None and centre_from is not None:
-        kind = "passages+queries"
-    knowledge = kept_knowledge(
-        documents,
-        opened,
-        retrieval=chosen.retrieval,
-        cache=cache or EmbeddingCache(),
+    opened = open_set(
+        dataset,
+        corpus=corpus,
+        split=split,
+        encoder=encoder,
+        settings=settings,
+        centre=centre,
+        centre_from=centre_from,
         passage_tokens=passage_tokens,
-        centre=kind,
-        centre_queries=_queries_for_centre(kind, centre_from, labelled, split),
+        cache=cache,
         threads=threads,
+        strict=strict,
         progress=progress,
     )
     return evaluate(
-        labelled,
-        knowledge,
-        documents,
-        split=split,
-        settings=chosen,
+        opened.labelled,
+        opened.knowledge,
+        opened.corpus,
+        split=opened.split,
+        settings=opened.settings,
         costs=costs,
         unanswerable_share=unanswerable_share,
         progress=progress,
@@ -106,25 +95,20 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Evaluation:
     """Judge the tool's verdicts on one split of a labelled set, over a knowledge base."""
-    rows = _rows(labelled, split)
+    rows = rows_of(labelled, split)
     queries = [labelled.queries[i] for i in rows]
     evidence = knowledge.gather([query.text for query in queries], progress=progress)
     position = np.full(len(labelled.queries), -1, np.int64)
     position[rows] = np.arange(len(rows))
-    short = knowledge.truncated()
-    judged = judge(
+    judged = judge_split(
         labelled,
+        knowledge,
+        corpus,
         evidence,
         position,
+        split=split,
         limit=settings.retrieval.limit,
-        embedded_whole=[path not in short for path in knowledge.paths],
     )
-    if not len(judged):
-        reasons = ", ".join(f"{count} {reason}" for reason, count in judged.left_out.items())
-        raise DatasetError(
-            f"{labelled.folder}: 0 queries in split {split!r} can be judged; left out: {reasons} "
-            f"({len(knowledge.documents)} documents in {corpus.root})"
-        )
     normalization = settings.retrieval.normalization
     rule = settings.retrieval.l0.precise_requires
     level = levels(judged, normalization, rule)
@@ -159,81 +143,6 @@ def evaluate(
         queries=table,
         cuts=dict(zip(("HIGHLY_RELEVANT", "REFERENCE"), cuts(normalization), strict=True)),
         convention=normalization.distance,
-    )
-
-
-def centre_queries(source: str | Path) -> tuple[str, ...]:
-    """Real queries for the query side of a centre: a set's dev split, or all of one file.
-
-    A text file holds one query a line. Raises `DatasetError` if there is none.
-    """
-    path = Path(source)
-    if path.suffix == ".txt":
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-        texts = tuple(line.strip() for line in lines if line.strip())
-    else:
-        labelled = load_set(path)
-        whole = len(labelled.splits) < 2 and path.is_file()
-        texts = tuple(q.text for q in labelled.queries if whole or q.split == "dev")
-    if not texts:
-        raise DatasetError(f"0 queries in {source} for a centre; a dev split or a log is expected")
-    return texts
-
-
-def _queries_for_centre(
-    kind: str, centre_from: str | Path | None, labelled: LabelledSet, split: str
-) -> tuple[str, ...]:
-    """Those of `centre_from`, else of the set's dev split; never one of the reported split."""
-    if kind != "passages+queries":
-        if centre_from is None:
-            return ()
-        raise ConfigError(
-            f"centre is {kind!r} and takes no queries, but some are given; "
-            "allowed with them is passages+queries"
-        )
-    reported = {query.text for query in labelled.queries if query.split == split}
-    if centre_from is None:
-        given = tuple(query.text for query in labelled.queries if query.split == "dev")
-    else:
-        given = centre_queries(centre_from)
-    fresh = tuple(text for text in given if text not in reported)
-    if centre_from is not None and not fresh:
-        raise DatasetError(
-            f"{centre_from}: all {len(given)} queries for the centre are among those of split "
-            f"{split!r} that is reported; other real queries are expected"
-        )
-    return fresh
-
-
-def _documents_of(dataset: str | Path, corpus: str | Path | None) -> str | Path:
-    """Where the documents are. Raises `DatasetError` if one file of queries is all there is."""
-    if corpus is None and Path(dataset).is_file():
-        raise DatasetError(
-            f"{dataset}: one file of queries holds no documents; "
-            "name their folder as the corpus (--corpus)"
-        )
-    return dataset if corpus is None else corpus
-
-
-def _rows(labelled: LabelledSet, split: str) -> list[int]:
-    rows = [i for i, query in enumerate(labelled.queries) if query.split == split]
-    if not rows:
-        raise DatasetError(
-            f"0 queries in split {split!r} of {labelled.folder}; "
-            f"it has {', '.join(labelled.splits)}"
-        )
-    return rows
-
-
-def _split(labelled: LabelledSet, split: str | None) -> str:
-    if split is not None:
-        return split
-    if "test" in labelled.splits:
-        return "test"
-    if len(labelled.splits) == 1:
-        return labelled.splits[0]
-    raise DatasetError(
-        f"{labelled.folder}: which split? it has {', '.join(labelled.splits)}, none is `test`"
     )
 
 
