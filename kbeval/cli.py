@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from kbeval import __version__, cli_datasets, cli_knowledge
+from kbeval import __version__, cli_datasets, cli_knowledge, cli_sweep, cli_tune
 from kbeval.errors import ConfigError, KbevalError
 
 if TYPE_CHECKING:
@@ -271,6 +271,8 @@ def run(
 
 cli_knowledge.register(app)
 cli_datasets.register(app)
+cli_sweep.register(app)
+cli_tune.register(app)
 
 
 def main() -> None:

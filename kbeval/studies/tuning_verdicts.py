@@ -1,0 +1,68 @@
+"""Verdicts where numbers would lie: too few labels, and the queries that no cut can part."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from kbeval.evaluation.queries import Query
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
+from kbeval.evaluation.tuning.cuts import doubtful
+from kbeval.evaluation.tuning.held_out import HeldOut, NotHeldOut
+from kbeval.evaluation.tuning.plan import TooFewLabels, too_few_labels
+from kbeval.retrieval.grading import l2_to_similarity
+from kbeval.studies.tuning_parts import Ask, Parts
+
+USUAL_PRECISION = 0.95  # the claim that is spoken of where none is asked
+CLOSED = "precision[HIGHLY_RELEVANT]"
+
+
+def too_few(
+    held: HeldOut | Infeasible | NotHeldOut, parts: Parts, ask: Ask
+) -> tuple[TooFewLabels, ...]:
+    """The claims that these labels could not support even without an error (method.md 6).
+
+    Counted are held-out queries graded HIGHLY_RELEVANT, and unanswerable ones where a leak is
+    asked. Without constraints the claim is a precision of 0.95.
+    """
+    asked = ask.objective if isinstance(ask.objective, Constraints) else None
+    precision = USUAL_PRECISION if asked is None else asked.precision
+    leak = None if asked is None else asked.leak
+    claims = 2 if asked is None else max(1, (precision is not None) + (leak is not None))
+    graded = held.rates[CLOSED].n if isinstance(held, HeldOut) else 0
+    found = []
+    if precision is not None and 0 < precision < 1:
+        found.append(too_few_labels(graded, precision=precision, claims=claims))
+    if leak is not None and 0 < leak < 1:
+        n = int((~parts.reported.answerable).sum())
+        found.append(too_few_labels(n, leak=leak, claims=claims))
+    return tuple(few for few in found if few is not None)
+
+
+def doubtful_table(parts: Parts, ask: Ask, count: int = 10) -> pd.DataFrame:
+    """The nearest wrong and the farthest right of the choosing labels, for a person to read.
+
+    A row each: `which`, query, text, distance, similarity, the first document, what was expected.
+    """
+    judged, labelled, rows = parts.chosen_on, parts.labelled, []
+    for which, places in doubtful(judged, count).items():
+        for place in places:
+            query = labelled.queries[judged.query[place]]
+            distance = float(judged.distance[place])
+            rows.append(
+                {
+                    "which": which,
+                    "query_id": query.id,
+                    "text": query.text,
+                    "distance": distance,
+                    "similarity": float(l2_to_similarity(distance, ask.present.max_l2_distance)),
+                    "primary": parts.evidence.paths[judged.primary[place]],
+                    "expected": _expected(query) if judged.answerable[place] else "",
+                }
+            )
+    columns = ["which", "query_id", "text", "distance", "similarity", "primary", "expected"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _expected(query: Query) -> str:
+    best = max(query.grades.values(), default=0)
+    return "|".join(path for path, grade in query.grades.items() if grade == best > 0)

