@@ -1,0 +1,303 @@
+"""Standard kernels forked from a warm parent, so that a run does not import everything again.
+
+To papermill they are kernels like others: jupyter_client's provisioner, which starts a process,
+asks the parent to fork one instead. Where fork or pidfd is not to be had, plain kernels serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kbeval.errors import RunError
+from kbeval.studies.kernels import kernel_environment, own_kernel_manager
+
+LIBRARIES = (
+    "numpy",
+    "pandas",
+    "pandas.io.formats.html",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "PIL.JpegImagePlugin",
+)
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+SETTLE = 0.03  # s
+INLINE = "module://matplotlib_inline.backend_inline"  # what a kernel sets before its first cell
+_PROGRAM = "import sys; from kbeval.studies.warm_parent import serve; serve({}, {!r})"
+
+
+def can_fork() -> bool:
+    """Whether warm kernels are to be had: Linux with pidfd; elsewhere a fork is not safe."""
+    return sys.platform.startswith("linux") and hasattr(os, "pidfd_open")
+
+
+class WarmParent:
+    """A process that has imported `modules` and forks kernels; a context manager.
+
+    The imports begin at once and are waited for by the first kernel. Raises `RunError` there if
+    the process does not come up, or came up with threads, which a fork would break.
+    """
+
+    def __init__(self, modules: Sequence[str] = LIBRARIES) -> None:
+        ours, theirs = socket.socketpair()
+        environment = {**os.environ, **kernel_environment(), **dict.fromkeys(THREADS, "1")}
+        environment.setdefault("MPLBACKEND", INLINE)
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-Xfrozen_modules=off",
+                    "-c",
+                    _PROGRAM.format(theirs.fileno(), tuple(modules)),
+                ],
+                env=environment,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the sweep; it ends its kernels
+            )
+        self._socket = ours
+        self._lines = ours.makefile("rw", encoding="utf-8")
+        self._lock = threading.Lock()
+        self._ready = False
+
+    def __enter__(self) -> WarmParent:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def wait_ready(self) -> None:
+        """Wait until the imports are done. Raises `RunError` if that fails."""
+        self._ask({"pid": 0})
+
+    @property
+    def pid(self) -> int:
+        """The process id of the parent."""
+        return self._process.pid
+
+    def fork(self, cmd: Sequence[str], *, env: Mapping[str, str], cwd: str) -> WarmProcess:
+        """Fork a kernel with these arguments, variables and working directory."""
+        request = {"cmd": list(cmd), "env": dict(env), "cwd": cwd}
+        return WarmProcess(self, int(self._ask(request)["pid"]))
+
+    def exit_code(self, pid: int) -> int | None:
+        """The exit code of a forked kernel, None while it runs; -9 if the parent is gone."""
+        try:
+            code: int | None = self._ask({"pid": pid})["code"]
+        except RunError:
+            return -signal.SIGKILL
+        return code
+
+    def close(self) -> None:
+        """End the parent and every kernel that still runs."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._lines.close()
+        self._socket.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            try:
+                if not self._ready:
+                    self._greet()
+                print(json.dumps(request), file=self._lines, flush=True)
+                reply: dict[str, Any] = json.loads(self._lines.readline())
+            except (OSError, ValueError) as error:
+                raise RunError(
+                    f"the warm parent of the kernels ended ({error}); --plain does without it"
+                ) from None
+        return reply
+
+    def _greet(self) -> None:
+        threads = json.loads(self._lines.readline())["threads"]
+        if threads != 1:
+            raise RunError(
+                f"the warm parent runs {threads} threads after its imports; 1 is allowed, "
+                "--plain does without it"
+            )
+        self._ready = True
+
+
+class WarmProcess:
+    """A forked kernel under the names of `subprocess.Popen` that a provisioner uses."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, parent: WarmParent, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._parent = parent
+        self._handle = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        if self.returncode is None:
+            self.returncode = self._parent.exit_code(self.pid)
+            if self.returncode is not None:
+                os.close(self._handle)
+        return self.returncode
+
+    async def gone(self) -> None:
+        """Return as soon as the process has ended."""
+        if self.poll() is not None:
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._handle, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(self._handle)
+        self.poll()
+
+    def wait(self) -> int | None:
+        """The exit code of a process that has ended."""
+        return self.poll()
+
+    def send_signal(self, signum: int) -> None:
+        """Send a signal, to the process alone."""
+        if self.poll() is None:
+            os.kill(self.pid, signum)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        self.send_signal(signal.SIGTERM)
+
+
+class IpcFolder:
+    """A private folder for connection files and sockets, short enough for a socket's path."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="kbeval-"))  # mode 0700
+        if len(str(self.path)) > 60:
+            shutil.rmtree(self.path)
+            self.path = Path(tempfile.mkdtemp(prefix="kbeval-", dir="/tmp"))
+
+    def __enter__(self) -> IpcFolder:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def sweep_kernel_manager(
+    folder: IpcFolder,
+    parent: WarmParent | None = None,
+    *,
+    threads: int = 1,
+    started: tuple[list[Any], ...] = (),
+) -> type[Any]:
+    """A manager of this interpreter's kernel over `ipc`, forked from `parent` if there is one.
+
+    Each kernel may have so many compute `threads`, unless the environment says otherwise. Every
+    manager made is appended to the lists `started`, so that its kernel can be ended from
+    outside. On Windows, where `ipc` is not to be had, kernels stay on TCP.
+    """
+    own = own_kernel_manager()
+
+    class SweepKernel(own):  # type: ignore[misc,valid-type]
+        def __init__(self, **options: Any) -> None:  # noqa: ANN401
+            super().__init__(**options)
+            if hasattr(socket, "AF_UNIX") and sys.platform != "win32":
+                name = folder.path / uuid.uuid4().hex[:8]
+                self.transport, self.ip = "ipc", f"{name}-s"
+                self.connection_file = f"{name}.json"
+                if self.has_trait("transport_encryption"):
+                    self.transport_encryption = "disabled"  # the folder's mode keeps others out
+            for each in started:
+                each.append(self)
+
+        async def _async_pre_start_kernel(self, **options: Any) -> Any:  # noqa: ANN401
+            inherited = dict(options.get("env") or os.environ)
+            options["env"] = {**dict.fromkeys(THREADS, str(threads)), **inherited}
+            if parent is not None and self.provisioner is None:
+                self.kernel_id = self.kernel_id or str(uuid.uuid4())
+                self.provisioner = _provisioner(parent)(
+                    kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self
+                )
+            return await super()._async_pre_start_kernel(**options)
+
+        def client(self, **options: Any) -> Any:  # noqa: ANN401
+            self.client_factory = _client()
+            return super().client(**options)
+
+    return SweepKernel
+
+
+def kill_kernel(manager: Any) -> bool:  # noqa: ANN401
+    """Kill a manager's kernel and what it started, at once; False if it has none (yet)."""
+    process = getattr(getattr(manager, "provisioner", None), "process", None)
+    if process is None or process.poll() is not None:
+        return False
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (OSError, AttributeError):
+        process.kill()
+    return True
+
+
+def _client() -> type[Any]:
+    """A client that, once the kernel has answered, does not listen 0.2 s for stray messages."""
+    from jupyter_client.asynchronous import AsyncKernelClient
+
+    class QuickClient(AsyncKernelClient):  # type: ignore[misc,unused-ignore]
+        async def wait_for_ready(self, timeout: float | None = None) -> None:
+            channel = self.iopub_channel
+            patient = channel.get_msg
+
+            def brief(timeout: float) -> Any:  # noqa: ANN401
+                return patient(timeout=min(timeout, SETTLE))
+
+            channel.get_msg = brief
+            try:
+                await super().wait_for_ready(timeout=timeout)
+            finally:
+                channel.get_msg = patient
+
+    return QuickClient
+
+
+def _provisioner(parent: WarmParent) -> type[Any]:
+    from jupyter_client.provisioning import LocalProvisioner
+
+    class WarmProvisioner(LocalProvisioner):  # type: ignore[misc,unused-ignore]
+        async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:  # noqa: ANN401
+            self.cwd = str(options.get("cwd") or Path.cwd())
+            environment = options.get("env") or os.environ
+            fork = asyncio.to_thread(parent.fork, cmd, env=environment, cwd=self.cwd)
+            self.process = await fork
+            self.pid = self.pgid = self.process.pid
+            return self.connection_info
+
+        async def wait(self) -> int | None:
+            if self.process is None:
+                return 0
+            await self.process.gone()
+            code: int | None = self.process.poll()
+            self.process = None
+            return code
+
+    return WarmProvisioner
