@@ -555,3 +555,19 @@ def test_costs_per_part_add_up_to_those_of_all(workplace):
             assert mean == pytest.approx(rates["expected_cost"].value)
     told = before_after(tuned).set_index("name")
     assert told.loc["leak_rate", "after"].startswith(f"{tuned.after['leak_rate'].value:.3f} ")
+
+
+def test_what_only_unanswerable_queries_are_called_is_not_told_apart(kbeval, workplace):
+    made = made_set(workplace / "made", answered=12, unanswerable=12)
+    lines = [json.loads(line) for line in (made / "queries.jsonl").read_text().splitlines()]
+    for i, line in enumerate(lines):
+        about = line["metadata"]
+        about["kind"] = "how-to" if about["answerable"] else "far"
+        about["lang"] = "zh" if i % 2 else "en"
+    (made / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    _, out, _ = kbeval("tune", made, *HASHING, "--out", "out")
+    assert (
+        "separate_cuts: kind: not tried; 'far': unanswerable queries alone, no look-up can know"
+        in out
+    )
+    assert "separate_cuts: lang: keep one pair of cuts" in out

@@ -1,19 +1,15 @@
 """Which cuts to use, what they cost, how sure that is, and when the answer is "do not".
 
 One retrieval pass an encoder; everything after it is counting (method.md 4 to 9). `tune_set` is
-the way in; a `Tuned` is the answer for one encoder, a `Tuning` that for all of them.
+the way in.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from kbeval.config import Settings, load_settings
 from kbeval.corpus.encoders import Encoder
@@ -24,21 +20,19 @@ from kbeval.evaluation.costs import Costs, load_costs
 from kbeval.evaluation.measures import cuts, levels, measure
 from kbeval.evaluation.opening import OpenedSet, Progress, open_set
 from kbeval.evaluation.statistics import Rate
-from kbeval.evaluation.tuning.calibration import Calibration, NotCalibrated, calibrate
+from kbeval.evaluation.tuning.calibration import calibrate
 from kbeval.evaluation.tuning.certificate import Certificate
 from kbeval.evaluation.tuning.certified import certify
 from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
-from kbeval.evaluation.tuning.cuts import Choice, hinges_on, name_of, sensitivity
-from kbeval.evaluation.tuning.exact_first import FirstPlace, first_place
-from kbeval.evaluation.tuning.export import Triple, triples
-from kbeval.evaluation.tuning.gains import SeparateCuts, separate_cuts
+from kbeval.evaluation.tuning.cuts import Choice, hinges_on, sensitivity
+from kbeval.evaluation.tuning.exact_first import first_place
+from kbeval.evaluation.tuning.export import triples
 from kbeval.evaluation.tuning.held_out import HeldOut, NotHeldOut, rates_of
 from kbeval.evaluation.tuning.ladder import PreciseRule
-from kbeval.evaluation.tuning.plan import TooFewLabels
 from kbeval.evaluation.tuning.stability import RESAMPLES, Stability, stability
 from kbeval.studies.tuning_certified import certified_choice
 from kbeval.studies.tuning_compare import Comparison, compare_encoders
-from kbeval.studies.tuning_effects import PreciseRules, WrongBelief, precise_rules, wrong_belief
+from kbeval.studies.tuning_effects import precise_rules, wrong_belief
 from kbeval.studies.tuning_parts import (
     Ask,
     Parts,
@@ -51,124 +45,8 @@ from kbeval.studies.tuning_parts import (
     paired,
     parts_of,
 )
-from kbeval.studies.tuning_verdicts import doubtful_table, too_few
-
-SEPARATE = ("lang", "kind", "domain")  # what may have cuts of its own
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tuned:
-    """The answer for one encoder; `choice` is None where no pair keeps the constraints.
-
-    `chosen` is what is recommended: the choice, or the certified cuts where these were asked and
-    found. `before` are the present settings' rates on the reported queries, `gain` the paired
-    saving per query from there to the chosen cuts, held out.
-    """
-
-    encoder: str
-    header: Mapping[str, Any]
-    ask: Ask
-    parts: Parts
-    rule: PreciseRule
-    held: HeldOut | Infeasible | NotHeldOut
-    choice: Choice | None
-    chosen: Choice | None
-    stability: Stability | None
-    hinges: tuple[str, ...]
-    before: Mapping[str, Rate]
-    gain: Rate | None
-    rules: PreciseRules
-    first: FirstPlace
-    certificate: Certificate | None
-    calibration: Calibration | NotCalibrated
-    separate: tuple[SeparateCuts, ...]
-    too_few: tuple[TooFewLabels, ...]
-    doubtful: pd.DataFrame
-    triples: tuple[Triple, ...]
-    beliefs: tuple[WrongBelief, ...]
-
-    @property
-    def after(self) -> Mapping[str, Rate]:
-        """The chosen cuts' rates on queries held out; empty where nothing could be held out."""
-        return self.held.rates if isinstance(self.held, HeldOut) else {}
-
-    @property
-    def triple(self) -> Triple | None:
-        """The settings to paste: the first way to write the cuts that says the same."""
-        return next((triple for triple in self.triples if triple.equivalent), None)
-
-    @property
-    def refused(self) -> str:
-        """Why no settings are recommended; empty where they are."""
-        if self.chosen is None:
-            return "no pair of cuts keeps what is asked"
-        if self.certificate is not None and not self.certificate.certified:
-            return "the certificate that was asked for is not given"
-        if self.triple is None:
-            return "no settings say exactly what the cuts say"
-        if len(self.chosen.one_class) == 2 and self.rule == self.ask.present_rule:
-            return "these labels give no ground for either cut"
-        return ""
-
-    @property
-    def recommended(self) -> bool:
-        """There are settings to paste, and the certificate that was asked for was given."""
-        return not self.refused
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `tune --json`."""
-        limit = self.ask.present.max_l2_distance
-        held = self.held
-        return {
-            **self.header,
-            "precise_requires": self.rule,
-            "tuned_on": {"split": self.parts.splits[0], "n": len(self.parts.chosen_on)},
-            "reported_on": {"split": self.parts.splits[1], "n": len(self.parts.reported)},
-            "grouped_by": self.parts.grouped_by if self.parts.folded else None,
-            "held_out": held.to_json(limit) if isinstance(held, HeldOut) else held.to_json(),
-            "recommended": self.recommended,
-            "refused": self.refused,
-            "choice": None if self.choice is None else self.choice.to_json(limit),
-            "certified": None if self.certificate is None else self.certificate.to_json(),
-            "triples": [triple.to_json() for triple in self.triples],
-            "before": {name: rate.to_json() for name, rate in self.before.items()},
-            "after": {name: rate.to_json() for name, rate in self.after.items()},
-            "gain": None if self.gain is None else self.gain.to_json(),
-            "stability": None if self.stability is None else self.stability.to_json(),
-            "hinges_on": list(self.hinges),
-            "precise_rules": self.rules.to_json(),
-            "first_place": self.first.to_json(),
-            "calibration": self.calibration.to_json(),
-            "separate_cuts": [
-                part.to_json() | {"advised": bool(part.advised)} for part in self.separate
-            ],
-            "too_few_labels": [few.to_json() for few in self.too_few],
-            "doubtful": self.doubtful.to_dict("records"),
-            "wrong_convention": [belief.to_json() for belief in self.beliefs],
-        }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tuning:
-    """The answers for every encoder, and how they compare at cuts of their own."""
-
-    name: str
-    ask: Ask
-    tuned: tuple[Tuned, ...]
-    comparison: Comparison | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `tune --json`."""
-        return {
-            "set": self.name,
-            "objective": name_of(self.ask.objective),
-            "costs": self.ask.costs.to_json(),
-            "break_evens": [str(line) for line in self.ask.costs.break_evens()],
-            "seed": self.ask.seed,
-            "settings": self.ask.settings.to_yml(),
-            "encoders": {tuned.encoder: tuned.to_json() for tuned in self.tuned},
-            "comparison": None if self.comparison is None else self.comparison.to_json(),
-        }
+from kbeval.studies.tuning_result import Tuned, Tuning, slug
+from kbeval.studies.tuning_verdicts import doubtful_table, separate_parts, too_few
 
 
 def tune_set(
@@ -265,6 +143,7 @@ def tune_opened(
         and not isinstance(ask.objective, Constraints)
     ):
         chosen = without_ground(chosen, held, ask)
+    separate, not_separated = ((), ()) if choice is None else separate_parts(parts, ask, rule)
     tuned = Tuned(
         encoder=opened.knowledge.encoder.name,
         header=_header(opened, parts),
@@ -282,7 +161,8 @@ def tune_opened(
         first=first_place(parts.reported, present, parts.labelled, parts.evidence, ask.costs),
         certificate=certificate,
         calibration=calibrate(*parts.pair(), max_l2_distance=ask.present.max_l2_distance),
-        separate=() if choice is None else _separate(parts, ask, rule),
+        separate=separate,
+        not_separated=not_separated,
         too_few=too_few(held, parts, ask),
         doubtful=doubtful_table(parts, ask),
         triples=ways,
@@ -294,11 +174,6 @@ def tune_opened(
 def folder_name(dataset: str | Path, encoders: Sequence[str]) -> str:
     """A name for a results folder: the set's, and the encoder's where there is one."""
     return slug(f"{Path(dataset).resolve().stem}-tune-{'-'.join(encoders)}")
-
-
-def slug(text: str) -> str:
-    """The text as a name for a folder."""
-    return re.sub(r"[^\w.]+", "-", text).strip("-.")
 
 
 def _check_options(objective: Any, encoders: Sequence[Any], *, certified: bool) -> None:  # noqa: ANN401
@@ -372,30 +247,6 @@ def _gain(parts: Parts, ask: Ask, rule: PreciseRule, present: Any) -> Rate:  # n
     """What the chosen cuts save a query against the present settings, on queries held out."""
     after = cost_at(parts.reported, held_cuts(parts, ask, rule), ask.costs, rule)
     return paired(parts.reported, cost_of(parts.reported, present, ask.costs) - after)
-
-
-def _separate(parts: Parts, ask: Ask, rule: PreciseRule) -> tuple[SeparateCuts, ...]:
-    """Whether languages, kinds or domains should have cuts of their own, on the choosing labels."""
-    judged = parts.chosen_on
-    queries = [parts.labelled.queries[i] for i in judged.query]
-    named = {by: np.array([getattr(query, by) or "-" for query in queries]) for by in SEPARATE}
-    several = {by: names for by, names in named.items() if len(np.unique(names)) > 1}
-    if not several:
-        return ()
-    try:
-        return separate_cuts(
-            judged,
-            several,
-            ask.objective,
-            groups=parts.groups,
-            normalization=ask.present,
-            precise_requires=rule,
-            costs=ask.costs,
-            repetitions=3,
-            seed=ask.seed,
-        )
-    except ConfigError:  # a part of these labels cannot be tuned: nothing to advise
-        return ()
 
 
 def _with_beliefs(tuned: Tuned) -> Tuned:

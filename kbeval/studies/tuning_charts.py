@@ -10,7 +10,7 @@ import numpy as np
 
 from kbeval.evaluation.tuning.calibration import Calibration, NotCalibrated
 from kbeval.studies.charts import BLUE, FAINT, INK, ORANGE, SKY, VERMILION, _figure, _style
-from kbeval.studies.tuning import Tuned
+from kbeval.studies.tuning_result import Tuned
 
 if TYPE_CHECKING:
     import pandas as pd

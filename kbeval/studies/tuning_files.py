@@ -15,7 +15,7 @@ from kbeval.evaluation.statistics import Rate
 from kbeval.evaluation.tuning.cuts import name_of
 from kbeval.evaluation.tuning.export import check_sql, yml_fragment
 from kbeval.evaluation.tuning.held_out import HeldOut
-from kbeval.studies.tuning import Tuned, Tuning, slug
+from kbeval.studies.tuning_result import Tuned, Tuning, slug
 
 YML, SQL = "recommended.yml", "check.sql"
 
@@ -76,7 +76,7 @@ def verdict_lines(tuned: Tuned) -> Iterator[str]:
             if pays.pays is not True:
                 yield f"no_cut_pays: {pays}" if pays.pays is False else str(pays)
     yield from (f"too_few_labels: {few}" for few in tuned.too_few)
-    yield from (f"separate_cuts: {part}" for part in tuned.separate)
+    yield from (f"separate_cuts: {part}" for part in (*tuned.separate, *tuned.not_separated))
     yield from (f"hinges on {line}" for line in tuned.hinges)
     if tuned.rules.unique_is_worse:
         yield (

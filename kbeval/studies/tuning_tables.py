@@ -17,9 +17,10 @@ from kbeval.evaluation.query_table import OUTCOMES
 from kbeval.evaluation.tuning.export import grade_mix
 from kbeval.evaluation.tuning.grid import grid_matrices
 from kbeval.evaluation.tuning.ladder import PreciseRule, ladder, largest_max_of
-from kbeval.studies.tuning import SEPARATE, Tuned
 from kbeval.studies.tuning_files import told
 from kbeval.studies.tuning_parts import cost_at, cost_of, held_cuts
+from kbeval.studies.tuning_result import Tuned
+from kbeval.studies.tuning_verdicts import SEPARATE
 
 STEPS = 200  # distances along a cut
 

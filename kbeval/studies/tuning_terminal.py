@@ -11,10 +11,10 @@ from kbeval.evaluation.tuning.held_out import HeldOut
 from kbeval.evaluation.tuning.plan import LabelPlan
 from kbeval.evaluation.tuning.plateau import Cut, decimal
 from kbeval.records import Level
-from kbeval.studies.tuning import Tuned, Tuning
 from kbeval.studies.tuning_compare import Comparison
 from kbeval.studies.tuning_effects import WHICH, WrongBelief
 from kbeval.studies.tuning_files import told, verdict_lines
+from kbeval.studies.tuning_result import Tuned, Tuning
 
 NAMES = (  # shown before and after
     "expected_cost",

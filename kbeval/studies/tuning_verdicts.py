@@ -1,18 +1,25 @@
-"""Verdicts where numbers would lie: too few labels, and the queries that no cut can part."""
+"""Verdicts where numbers would lie: too few labels, doubtful queries, parts apart."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
+from kbeval.errors import ConfigError
 from kbeval.evaluation.queries import Query
 from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
 from kbeval.evaluation.tuning.cuts import doubtful
+from kbeval.evaluation.tuning.gains import SeparateCuts, separate_cuts
 from kbeval.evaluation.tuning.held_out import HeldOut, NotHeldOut
+from kbeval.evaluation.tuning.ladder import PreciseRule
 from kbeval.evaluation.tuning.plan import TooFewLabels, too_few_labels
 from kbeval.retrieval.grading import l2_to_similarity
+from kbeval.studies.terminal import some
 from kbeval.studies.tuning_parts import Ask, Parts
 
 USUAL_PRECISION = 0.95  # the claim that is spoken of where none is asked
+SEPARATE = ("lang", "kind", "domain")  # what may have cuts of its own
+REPETITIONS = 3  # of the folds in which separate cuts are tried
 CLOSED = "precision[HIGHLY_RELEVANT]"
 
 
@@ -61,6 +68,44 @@ def doubtful_table(parts: Parts, ask: Ask, count: int = 10) -> pd.DataFrame:
             )
     columns = ["which", "query_id", "text", "distance", "similarity", "primary", "expected"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def separate_parts(
+    parts: Parts, ask: Ask, rule: PreciseRule
+) -> tuple[tuple[SeparateCuts, ...], tuple[str, ...]]:
+    """Whether languages, kinds or domains should have cuts of their own, and what was not tried.
+
+    Judged out of fold on the labels that choose. A name that unanswerable queries alone carry
+    would tell what no look-up can know, so what is told apart by it is not tried.
+    """
+    judged, tried, left = parts.chosen_on, {}, []
+    for by in SEPARATE:
+        names = np.array(
+            [getattr(parts.labelled.queries[i], by) or "-" for i in judged.query], dtype=str
+        )
+        alone = sorted(set(names.tolist()) - set(names[judged.answerable].tolist()))
+        if alone:
+            told = some([repr(name) for name in alone])
+            left.append(f"{by}: not tried; {told}: unanswerable queries alone, no look-up can know")
+        elif len(np.unique(names)) > 1:
+            tried[by] = names
+    if not tried:
+        return (), tuple(left)
+    try:
+        found = separate_cuts(
+            judged,
+            tried,
+            ask.objective,
+            groups=parts.groups,
+            normalization=ask.present,
+            precise_requires=rule,
+            costs=ask.costs,
+            repetitions=REPETITIONS,
+            seed=ask.seed,
+        )
+    except ConfigError as error:  # a training part cannot serve the objective
+        return (), (*left, f"{', '.join(tried)}: not tried; {error}")
+    return found, tuple(left)
 
 
 def _expected(query: Query) -> str:
