@@ -571,3 +571,36 @@ def test_what_only_unanswerable_queries_are_called_is_not_told_apart(kbeval, wor
         in out
     )
     assert "separate_cuts: lang: keep one pair of cuts" in out
+
+
+def tied_to_a_key(folder):
+    """A made set in which every unanswerable query holds a note's title, and no other does."""
+    made = made_set(folder)
+    lines = [json.loads(line) for line in (made / "queries.jsonl").read_text().splitlines()]
+    for i, line in enumerate(lines):
+        if not line["metadata"]["answerable"]:
+            line["text"] = f"note {i % 40:03} {line['text']}"
+    (made / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    near = [json.loads(line) for line in (made / "corpus.jsonl").read_text().splitlines()]
+    for i in range(40):  # a decoy that is nearer to each of those queries than the note it names
+        text = " ".join(line["text"] for line in lines if line["text"].startswith(f"note {i:03} "))
+        near.append({"_id": f"d{i}", "title": f"decoy {i:03}", "text": text})
+    (made / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in near))
+    return made
+
+
+def test_the_rule_of_precise_is_written_where_the_other_is_worse_beyond_doubt(kbeval, workplace):
+    made = tied_to_a_key(workplace / "made")
+    code, out, _ = kbeval("tune", made, *HASHING, "--out", "out")
+    assert code == 0
+    assert "precise-requires: unique costs more beyond doubt on queries held out" in out
+    written = yaml.safe_load((workplace / "out" / "recommended.yml").read_text())
+    assert written["retrieval"]["l0"] == {"precise-requires": "unique-and-nearest"}
+
+
+def test_labels_that_confirm_do_not_choose_the_rule(kbeval, workplace):
+    made = tied_to_a_key(workplace / "made")
+    options = ("--precision", "0.5", "--certified", "--out", "out", "--json")
+    found = json.loads(kbeval("tune", made, *HASHING, *options)[1])["encoders"]["hashing"]
+    assert found["precise_rules"]["unique_is_worse"] is True
+    assert found["precise_requires"] == "unique"

@@ -30,6 +30,7 @@ from kbeval.evaluation.tuning.export import triples
 from kbeval.evaluation.tuning.held_out import HeldOut, NotHeldOut, rates_of
 from kbeval.evaluation.tuning.ladder import PreciseRule
 from kbeval.evaluation.tuning.stability import RESAMPLES, Stability, stability
+from kbeval.evaluation.tuning.targets import macro_f1_rate, target_accuracy
 from kbeval.studies.tuning_certified import certified_choice
 from kbeval.studies.tuning_compare import Comparison, compare_encoders
 from kbeval.studies.tuning_effects import precise_rules, wrong_belief
@@ -127,7 +128,9 @@ def tune_opened(
     """Tune one encoder's cuts over an opened set; `ask.settings` must be those it opened with."""
     parts = parts_of(opened, seed=ask.seed, progress=progress)
     rules = precise_rules(parts, ask)
-    rule: PreciseRule = "unique-and-nearest" if rules.unique_is_worse else ask.present_rule
+    # labels that confirm may choose nothing, so a certificate keeps the present rule
+    switched = rules.unique_is_worse and not certified
+    rule: PreciseRule = "unique-and-nearest" if switched else ask.present_rule
     held = hold_out(parts, ask, rule)
     choice = _choice(held, parts, ask, rule)
     certificate = _certificate(parts, ask, rule, folder) if certified else None
@@ -240,7 +243,13 @@ def _hinges(parts: Parts, ask: Ask, rule: PreciseRule, stable: Stability) -> tup
 
 def _before(parts: Parts, ask: Ask, level: Any) -> dict[str, Rate]:  # noqa: ANN401
     reference = cuts(ask.present)[1]
-    return rates_of(measure(parts.reported, level, reference_cut=reference, costs=ask.costs))
+    judged = parts.reported
+    rates = rates_of(measure(judged, level, reference_cut=reference, costs=ask.costs))
+    if ask.objective == "accuracy":
+        rates["accuracy"] = target_accuracy(judged, level)
+    elif ask.objective == "macro_f1":
+        rates["macro_f1"] = macro_f1_rate(judged, level)
+    return rates
 
 
 def _gain(parts: Parts, ask: Ask, rule: PreciseRule, present: Any) -> Rate:  # noqa: ANN401

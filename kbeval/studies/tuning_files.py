@@ -79,10 +79,12 @@ def verdict_lines(tuned: Tuned) -> Iterator[str]:
     yield from (f"separate_cuts: {part}" for part in (*tuned.separate, *tuned.not_separated))
     yield from (f"hinges on {line}" for line in tuned.hinges)
     if tuned.rules.unique_is_worse:
+        kept = "the present rule is kept, as labels that confirm may choose nothing"
+        written = tuned.rule == "unique-and-nearest"
         yield (
             "precise-requires: unique costs more beyond doubt on queries held out "
-            f"(unique-and-nearest less unique: {tuned.rules.difference}), so "
-            "unique-and-nearest is written"
+            f"(unique-and-nearest less unique: {tuned.rules.difference}); "
+            + ("unique-and-nearest is written" if written else kept)
         )
 
 

@@ -110,9 +110,10 @@ def _held_lines(tuned: Tuned) -> Iterator[str]:
     yield f"before (present settings) and after, held out: {held.told}{naive}"
     yield from _rows(tuned)
     yield f"  saved a query: {told(tuned.gain)}"
-    gap = held.gaps.get("expected_cost")
-    if gap is not None:
-        yield f"  optimism gap of expected_cost: {gap.gap:+.3f} (where tuned {gap.tuned:.3f})"
+    for name in ("expected_cost", "accuracy", "macro_f1"):
+        if name in held.gaps:
+            gap = held.gaps[name]
+            yield f"  optimism gap of {name}: {gap.gap:+.3f} (where tuned {gap.tuned:.3f})"
 
 
 def _rows(tuned: Tuned) -> Iterator[str]:
