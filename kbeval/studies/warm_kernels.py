@@ -240,6 +240,13 @@ def sweep_kernel_manager(
                 )
             return await super()._async_pre_start_kernel(**options)
 
+        async def _async_wait(self, pollinterval: float = 0.1) -> None:
+            process = getattr(self.provisioner, "process", None)
+            if isinstance(process, WarmProcess):
+                await process.gone()
+            else:
+                await super()._async_wait(pollinterval=min(pollinterval, SETTLE))
+
         def client(self, **options: Any) -> Any:  # noqa: ANN401
             self.client_factory = _client()
             return super().client(**options)

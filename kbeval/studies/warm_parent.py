@@ -136,7 +136,9 @@ def _run(cmd: Sequence[str]) -> int:
     except BaseException:
         code = 1
     for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
+        if thread.name == "Control":  # it still writes to what ipykernel is about to close, and
+            thread.join(timeout=2)  # would then wait for ever
+        elif thread is not threading.main_thread() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()
     return code
