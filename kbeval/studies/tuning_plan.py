@@ -14,6 +14,11 @@ from kbeval.evaluation.opening import gather_splits, open_set
 from kbeval.evaluation.tuning.plan import LabelPlan, label_plan, measured_design_effect
 from kbeval.records import Level
 
+COUNTED = {
+    "precision": "graded HIGHLY_RELEVANT with the present settings",
+    "leak": "unanswerable",
+}
+
 
 def label_plans(
     *,
@@ -48,7 +53,9 @@ def label_plans(
             continue
         share, effect, where = measured.get(name, (coverage, 1.0, ""))
         if share == 0:
-            raise DatasetError(f"{dataset}: no query to count for {name}; the budget has no end")
+            raise DatasetError(
+                f"{dataset}: 0 queries are {COUNTED[name]}; tune first, or state a coverage"
+            )
         plans.append(
             (
                 label_plan(
