@@ -22,6 +22,7 @@ from kbeval.studies.kernels import OWN
 from kbeval.studies.manifest import now
 from kbeval.studies.parameters import notebook_parameters
 from kbeval.studies.sweep_grid import checked_values, combinations, is_valid
+from kbeval.studies.sweep_kernels import IpcFolder, kill_kernel, sweep_kernel_manager
 from kbeval.studies.sweep_table import (
     STATUS,
     SweepRun,
@@ -31,13 +32,7 @@ from kbeval.studies.sweep_table import (
     sweep_table,
     write_table,
 )
-from kbeval.studies.warm_kernels import (
-    IpcFolder,
-    WarmParent,
-    can_fork,
-    kill_kernel,
-    sweep_kernel_manager,
-)
+from kbeval.studies.warm_kernels import WarmParent, can_fork
 
 if TYPE_CHECKING:
     import pandas as pd

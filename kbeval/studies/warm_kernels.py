@@ -9,21 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from kbeval.errors import RunError
-from kbeval.studies.kernels import kernel_environment, own_kernel_manager
+from kbeval.studies.kernels import kernel_environment
 
 LIBRARIES = (
     "numpy",
@@ -34,7 +30,6 @@ LIBRARIES = (
     "PIL.JpegImagePlugin",
 )
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-SETTLE = 0.03  # s
 INLINE = "module://matplotlib_inline.backend_inline"  # what a kernel sets before its first cell
 _PROGRAM = "import sys; from kbeval.studies.warm_parent import serve; serve({}, {!r})"
 
@@ -185,126 +180,3 @@ class WarmProcess:
     def terminate(self) -> None:
         """Ask the process to end."""
         self.send_signal(signal.SIGTERM)
-
-
-class IpcFolder:
-    """A private folder for connection files and sockets, short enough for a socket's path."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="kbeval-"))  # mode 0700
-        if len(str(self.path)) > 60:
-            shutil.rmtree(self.path)
-            self.path = Path(tempfile.mkdtemp(prefix="kbeval-", dir="/tmp"))
-
-    def __enter__(self) -> IpcFolder:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
-
-def sweep_kernel_manager(
-    folder: IpcFolder,
-    parent: WarmParent | None = None,
-    *,
-    threads: int = 1,
-    started: tuple[list[Any], ...] = (),
-) -> type[Any]:
-    """A manager of this interpreter's kernel over `ipc`, forked from `parent` if there is one.
-
-    Each kernel may have so many compute `threads`, unless the environment says otherwise. Every
-    manager made is appended to the lists `started`, so that its kernel can be ended from
-    outside. On Windows, where `ipc` is not to be had, kernels stay on TCP.
-    """
-    own = own_kernel_manager()
-
-    class SweepKernel(own):  # type: ignore[misc,valid-type]
-        def __init__(self, **options: Any) -> None:  # noqa: ANN401
-            super().__init__(**options)
-            if hasattr(socket, "AF_UNIX") and sys.platform != "win32":
-                name = folder.path / uuid.uuid4().hex[:8]
-                self.transport, self.ip = "ipc", f"{name}-s"
-                self.connection_file = f"{name}.json"
-                if self.has_trait("transport_encryption"):
-                    self.transport_encryption = "disabled"  # the folder's mode keeps others out
-            for each in started:
-                each.append(self)
-
-        async def _async_pre_start_kernel(self, **options: Any) -> Any:  # noqa: ANN401
-            inherited = dict(options.get("env") or os.environ)
-            options["env"] = {**dict.fromkeys(THREADS, str(threads)), **inherited}
-            if parent is not None and self.provisioner is None:
-                self.kernel_id = self.kernel_id or str(uuid.uuid4())
-                self.provisioner = _provisioner(parent)(
-                    kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self
-                )
-            return await super()._async_pre_start_kernel(**options)
-
-        async def _async_wait(self, pollinterval: float = 0.1) -> None:
-            process = getattr(self.provisioner, "process", None)
-            if isinstance(process, WarmProcess):
-                await process.gone()
-            else:
-                await super()._async_wait(pollinterval=min(pollinterval, SETTLE))
-
-        def client(self, **options: Any) -> Any:  # noqa: ANN401
-            self.client_factory = _client()
-            return super().client(**options)
-
-    return SweepKernel
-
-
-def kill_kernel(manager: Any) -> bool:  # noqa: ANN401
-    """Kill a manager's kernel and what it started, at once; False if it has none (yet)."""
-    process = getattr(getattr(manager, "provisioner", None), "process", None)
-    if process is None or process.poll() is not None:
-        return False
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (OSError, AttributeError):
-        process.kill()
-    return True
-
-
-def _client() -> type[Any]:
-    """A client that, once the kernel has answered, does not listen 0.2 s for stray messages."""
-    from jupyter_client.asynchronous import AsyncKernelClient
-
-    class QuickClient(AsyncKernelClient):  # type: ignore[misc,unused-ignore]
-        async def wait_for_ready(self, timeout: float | None = None) -> None:
-            channel = self.iopub_channel
-            patient = channel.get_msg
-
-            def brief(timeout: float) -> Any:  # noqa: ANN401
-                return patient(timeout=min(timeout, SETTLE))
-
-            channel.get_msg = brief
-            try:
-                await super().wait_for_ready(timeout=timeout)
-            finally:
-                channel.get_msg = patient
-
-    return QuickClient
-
-
-def _provisioner(parent: WarmParent) -> type[Any]:
-    from jupyter_client.provisioning import LocalProvisioner
-
-    class WarmProvisioner(LocalProvisioner):  # type: ignore[misc,unused-ignore]
-        async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:  # noqa: ANN401
-            self.cwd = str(options.get("cwd") or Path.cwd())
-            environment = options.get("env") or os.environ
-            fork = asyncio.to_thread(parent.fork, cmd, env=environment, cwd=self.cwd)
-            self.process = await fork
-            self.pid = self.pgid = self.process.pid
-            return self.connection_info
-
-        async def wait(self) -> int | None:
-            if self.process is None:
-                return 0
-            await self.process.gone()
-            code: int | None = self.process.poll()
-            self.process = None
-            return code
-
-    return WarmProvisioner
