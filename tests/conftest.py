@@ -1,6 +1,10 @@
 """Switches of the test run."""
 
+import sys
+
 import pytest
+
+from kbeval import cli
 
 
 def pytest_addoption(parser):
@@ -14,3 +18,18 @@ def pytest_sessionfinish(session, exitstatus):
     if session.config.getoption("--no-skips") and skipped and exitstatus == 0:
         reporter.write_line(f"{len(skipped)} tests were skipped where none may be")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture
+def kbeval(monkeypatch, capsys):
+    """Run a command in this process: exit code, stdout, stderr."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["kbeval", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        shown = capsys.readouterr()
+        return left.value.code, shown.out, shown.err
+
+    return call

@@ -32,21 +32,6 @@ def workplace(tmp_path, monkeypatch):
     return tmp_path / "here"
 
 
-@pytest.fixture
-def kbeval(monkeypatch, capsys):
-    """Run a command in this process: exit code, stdout, stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["kbeval", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        shown = capsys.readouterr()
-        return left.value.code, shown.out, shown.err
-
-    return call
-
-
 def words(text):
     """The text without its line breaks and frames, so that no width matters."""
     return " ".join(text.translate(str.maketrans("", "", "│╭╮╰╯─")).split())

@@ -1,13 +1,11 @@
 """The knowledge base's commands, as they are typed: what is shown, refused, and the exit codes."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from llm_server import Answer, completion, serving
 
-from kbeval import cli
 from kbeval.retrieval.tool import KnowledgeTool
 from kbeval.service import open_service
 from kbeval.store.migrations import HEAD
@@ -34,21 +32,6 @@ def workplace(tmp_path, monkeypatch):
     for name in ("KBEVAL_LLM_BASE_URL", "KBEVAL_LLM_MODEL", "KBEVAL_LLM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     return here
-
-
-@pytest.fixture
-def kbeval(monkeypatch, capsys):
-    """Run a command in this process: exit code, stdout, stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["kbeval", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        shown = capsys.readouterr()
-        return left.value.code, shown.out, shown.err
-
-    return call
 
 
 @pytest.fixture

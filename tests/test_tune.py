@@ -3,14 +3,12 @@
 import json
 import math
 import sqlite3
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from kbeval import cli
 from kbeval.config import Normalization, Settings
 from kbeval.errors import ConfigError
 from kbeval.evaluation.costs import Costs
@@ -48,21 +46,6 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.chdir(here)
     monkeypatch.setenv("KBEVAL_CACHE", str(tmp_path / "cache"))
     return here
-
-
-@pytest.fixture
-def kbeval(monkeypatch, capsys):
-    """Run a command in this process: exit code, stdout, stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["kbeval", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        shown = capsys.readouterr()
-        return left.value.code, shown.out, shown.err
-
-    return call
 
 
 def made_set(folder, *, splits=("dev", "test"), answered=40, unanswerable=40, topics=0, seed=5):
