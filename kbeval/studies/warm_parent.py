@@ -67,8 +67,14 @@ def serve(descriptor: int, modules: Sequence[str]) -> None:
             print(json.dumps(reply), file=lines, flush=True)
     for pid, code in alive.items():
         if code is None and _exit_code(pid, alive) is None:
-            with suppress(OSError):
-                os.killpg(pid, signal.SIGKILL)
+            _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    """Kill a kernel and what it started; right after the fork it leads no group of its own yet."""
+    for kill in (os.kill, os.killpg):
+        with suppress(OSError):
+            kill(pid, signal.SIGKILL)
 
 
 def thread_count() -> int:
