@@ -69,9 +69,14 @@ class Retrieval(_Section):
 
 
 class Session(_Section):
-    """How much the session memory may hold."""
+    """What the session memory keeps, and for how long (REQ-01)."""
 
     max_sessions: int = Field(10_000, ge=1)  # oldest idle sessions leave first
+    memory: Literal["documents", "none"] = "documents"
+    mark: Literal["all", "primary"] = "all"  # of the documents handed out
+    known_by: Literal["version", "path", "content"] = "version"  # path and content, or one of them
+    horizon_turns: int | None = Field(None, ge=1)  # look-ups until a document may come again
+    horizon_tokens: int | None = Field(None, ge=1)  # tokens handed out since, the same
 
 
 class Settings(_Section):

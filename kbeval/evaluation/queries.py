@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from kbeval.records import Fault
@@ -79,13 +80,22 @@ class LabelledSet:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One look-up of a recorded or written session; labels are None where there are none."""
+    """One look-up of a recorded or written session; labels are None where there are none.
+
+    `returned` is what the recorded tool handed out, the primary first; None where nobody recorded
+    it. `needs` are the groups of documents of which each needs a member; without them any of
+    `relevant` answers.
+    """
 
     query: str
     query_id: str | None = None
     relevant: tuple[str, ...] | None = None
     answerable: bool | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[tuple[str, ...], ...] = ()
+    returned: tuple[str, ...] | None = None
+    asked_at: datetime | None = None  # aware, in UTC
+    changed: tuple[str, ...] = ()  # documents whose content changed since the turn before
 
 
 @dataclass(frozen=True, slots=True)
