@@ -165,40 +165,66 @@ def _ratio(
     above = np.bincount(code, numerator[counted]).astype(np.float64)  # (G,)
     below = np.bincount(code, denominator[counted]).astype(np.float64)  # (G,)
     value = float(above.sum() / below.sum())
-    if len(above) < FEWEST_CLUSTERS:
-        return Rate(value, None, None, n, f"too few {'sessions' if len(above) < n else 'queries'}")
-    low, high = _interval(value, above, below, bounds)
-    steady = "approximate" if len(above) < STEADY_CLUSTERS else ""
+    residual = above - value * below
+    return rate_of_clusters(
+        value,
+        float(np.square(residual).sum()),
+        float(below.sum()),
+        cluster_count=len(above),
+        n=n,
+        flat=bool(np.abs(residual).max() <= 1e-12 * max(1.0, abs(value)) * below.max()),
+        bounds=bounds,
+        unit="sessions" if len(above) < n else "queries",
+    )
+
+
+def rate_of_clusters(
+    value: float,
+    residual_squares: float,
+    denominator: float,
+    *,
+    cluster_count: int,
+    n: int,
+    flat: bool,
+    bounds: tuple[float, float] | None = None,
+    unit: str = "sessions",
+    confidence: float = CONFIDENCE,
+) -> Rate:
+    """A ratio r = S / N of sums over G clusters with its t interval (method.md 7).
+
+    `residual_squares` is the sum over clusters of (s - r n)^2, `denominator` is N, and `flat` says
+    that all clusters agree: then there is an interval (Clopper-Pearson's, with G) only where the
+    value sits on one of the `bounds`. Fewer than 10 clusters: no interval.
+    """
+    if cluster_count < FEWEST_CLUSTERS:
+        return Rate(value, None, None, n, f"too few {unit}")
+    if flat:
+        low, high = _without_spread(value, cluster_count, bounds, confidence)
+    else:
+        half = _half_width(residual_squares, denominator, cluster_count, confidence)
+        least, greatest = bounds if bounds else (-math.inf, math.inf)
+        low, high = max(least, value - half), min(greatest, value + half)
+    steady = "approximate" if cluster_count < STEADY_CLUSTERS else ""
     return Rate(value, low, high, n, steady if low is not None else "all are equal: no spread")
 
 
-def _interval(
-    value: float,
-    above: NDArray[np.float64],
-    below: NDArray[np.float64],
-    bounds: tuple[float, float] | None,
-) -> tuple[float | None, float | None]:
-    """Low and high of a ratio over G clusters, from their sums of shape (G,)."""
+def _half_width(
+    residual_squares: float, denominator: float, cluster_count: int, confidence: float
+) -> float:
     from scipy.special import stdtrit
 
-    count = len(above)
-    residual = above - value * below
-    if np.abs(residual).max() <= 1e-12 * max(1.0, abs(value)) * below.max():
-        return _without_spread(value, count, bounds)
-    error = math.sqrt(count / (count - 1) * float(np.square(residual).sum())) / below.sum()
-    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
-    least, greatest = bounds if bounds else (-math.inf, math.inf)
-    return max(least, value - half), min(greatest, value + half)
+    error = math.sqrt(cluster_count / (cluster_count - 1) * residual_squares) / denominator
+    return float(stdtrit(cluster_count - 1, (1 + confidence) / 2)) * error
 
 
 def _without_spread(
-    value: float, count: int, bounds: tuple[float, float] | None
+    value: float, count: int, bounds: tuple[float, float] | None, confidence: float
 ) -> tuple[float | None, float | None]:
     """All clusters agree: an interval only where the value is all or none of the bounds."""
     for bound, success_count in zip(bounds or (), (0, count), strict=False):
         if bounds and math.isclose(value, bound, abs_tol=1e-12):
             width = bounds[1] - bounds[0]
-            low, high = clopper_pearson(success_count, count)
+            low, high = clopper_pearson(success_count, count, confidence)
             return bounds[0] + low * width, bounds[0] + high * width
     return None, None
 
