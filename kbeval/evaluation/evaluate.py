@@ -25,6 +25,7 @@ from kbeval.evaluation.queries import LabelledSet
 from kbeval.evaluation.query_table import query_table
 from kbeval.evaluation.ranked import Ranking, retrieval_measures
 from kbeval.records import Corpus, Level
+from kbeval.retrieval.kept_evidence import kept_evidence
 from kbeval.retrieval.knowledge import Knowledge
 
 __all__ = ["RANKINGS", "centre_queries", "evaluate", "evaluate_set"]
@@ -97,7 +98,7 @@ def evaluate(
     """Judge the tool's verdicts on one split of a labelled set, over a knowledge base."""
     rows = rows_of(labelled, split)
     queries = [labelled.queries[i] for i in rows]
-    evidence = knowledge.gather([query.text for query in queries], progress=progress)
+    evidence = kept_evidence(knowledge, [query.text for query in queries], progress=progress)
     position = np.full(len(labelled.queries), -1, np.int64)
     position[rows] = np.arange(len(rows))
     judged = judge_split(

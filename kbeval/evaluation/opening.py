@@ -21,6 +21,7 @@ from kbeval.evaluation.queries import LabelledSet
 from kbeval.evaluation.readers import load_set
 from kbeval.records import Corpus, Evidence
 from kbeval.retrieval.kept import kept_knowledge
+from kbeval.retrieval.kept_evidence import kept_evidence
 from kbeval.retrieval.knowledge import Knowledge
 
 Progress = Callable[[int, int], object]
@@ -94,7 +95,8 @@ def gather_splits(
     labelled, knowledge = opened.labelled, opened.knowledge
     by_split = {split: rows_of(labelled, split) for split in splits}
     rows = [row for split in splits for row in by_split[split]]
-    evidence = knowledge.gather([labelled.queries[i].text for i in rows], progress=progress)
+    texts = [labelled.queries[i].text for i in rows]
+    evidence = kept_evidence(knowledge, texts, progress=progress)
     place = np.full(len(labelled.queries), -1, np.int64)
     place[rows] = np.arange(len(rows))
     judged = {}
