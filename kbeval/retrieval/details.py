@@ -73,6 +73,13 @@ def match_details(
     }
 
 
+def horizon_details(claim: Claim | None, token_count: int | None) -> dict[str, Any]:
+    """What a session that forgets adds: what came again, and the size of this answer if counted."""
+    again = () if claim is None else claim.beyond_horizon
+    details: dict[str, Any] = {"beyond_horizon": [candidate.path for candidate in again]}
+    return details if token_count is None else details | {"token_count": token_count}
+
+
 def dedup_reason(claim: Claim) -> str | None:
     """Why the session filter changed this answer; the first that holds (design.md 5)."""
     table = [

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Literal
 
 from kbeval.corpus.identity import normalised_path
 from kbeval.errors import ConfigError
-from kbeval.retrieval.marks import (
-    NONE_REPLACED,
-    Candidate,
-    Claim,
-    Session,
-    given_before,
-    same_version,
-)
+from kbeval.retrieval.lasting import LastingSession
+from kbeval.retrieval.marks import NONE_REPLACED, Candidate, Claim, Session
 from kbeval.retrieval.ranking import places
 
 __all__ = ["Candidate", "Claim", "RetrievedDocTracker"]
@@ -39,13 +33,19 @@ class RetrievedDocTracker:
     `evicted_count`, logged at 1, 10, 100, ...) and starts empty should it come back; what a claim
     in flight does to a session that leaves or is cleared meanwhile leaves with it. A session of 20
     documents takes 1 to 4 kB (less when candidates are shared), so the default bound is 40 MB.
+
+    What a session remembers, and for how long, is up to what `new_session` makes of a stamp:
+    `open_tracker` chooses it by the settings.
     """
 
-    def __init__(self, max_sessions: int = 10_000) -> None:
+    def __init__(
+        self, max_sessions: int = 10_000, new_session: Callable[[int], Session] = LastingSession
+    ) -> None:
         if max_sessions < 1:
             raise ConfigError(f"session.max-sessions is {max_sessions}; 1 or more is allowed")
         self.max_sessions = max_sessions
         self.evicted_count = 0
+        self._new_session = new_session
         self._sessions: dict[str, Session] = {}
         self._clock = count(1)
         self._idle: list[tuple[int, str]] = []  # a heap of (`queued`, session id), lazily updated
@@ -66,8 +66,8 @@ class RetrievedDocTracker:
         path = normalised_path(file_path)
         session = self._session(session_id)
         with session.lock:
-            session.used = next(self._clock)
-            session.mark([Candidate(path, domain, content_hash)], 1)
+            stamp = session.used = next(self._clock)
+            session.give(Candidate(path, domain, content_hash), stamp)
 
     def is_doc_retrieved(
         self, session_id: str, file_path: str, content_hash: str | None = None
@@ -77,9 +77,14 @@ class RetrievedDocTracker:
         Raises `CorpusError` for a path that leaves the root.
         """
         session = self._known(session_id)
-        given = {} if session is None else session.given
-        before = given.get(file_path) or given.get(normalised_path(file_path))
-        return before is not None and same_version(before, content_hash)
+        opaque = session is not None and session.has_path(file_path)
+        path = file_path if opaque else normalised_path(file_path)
+        return session is not None and session.knows(Candidate(path, "", content_hash))
+
+    def knows(self, session_id: str, candidate: Candidate) -> bool:
+        """A look-up of the session would pass this document over; its path is taken as it is."""
+        session = self._known(session_id)
+        return session is not None and session.knows(candidate)
 
     def is_already_retrieved(self, session_id: str, file_path: str) -> bool:
         """The older name of `is_doc_retrieved` (FS-3)."""
@@ -98,9 +103,9 @@ class RetrievedDocTracker:
             return tuple(session.seen_domains())
 
     def given_count(self, session_id: str) -> int:
-        """How many documents the session was given."""
+        """How many documents the session was given, and has not forgotten."""
         session = self._known(session_id)
-        return 0 if session is None else len(session.given)
+        return 0 if session is None else session.given_count()
 
     def clear_session(self, session_id: str) -> None:
         """Forget everything about a session (FS-3, REQ-01.5); unknown ids are fine."""
@@ -131,7 +136,23 @@ class RetrievedDocTracker:
             plan = tuple(places(exact, near, limit=limit) if exact else near[:limit])
             if claim := self._claim_plan(session, plan, mark == "all"):
                 return claim
-        return self._claim_others(session, exact, near, limit, mark == "all", redeliver)
+        with session.lock:
+            stamp = session.used = next(self._clock)
+            return session.claim(
+                exact,
+                near,
+                stamp=stamp,
+                limit=limit,
+                mark_all=mark == "all",
+                redeliver=redeliver,
+            )
+
+    def handed_out(self, session_id: str, claim: Claim, token_count: int) -> None:
+        """Say how many tokens the answer of this claim has, for a horizon that counts them."""
+        session = self._known(session_id)
+        if session is not None:
+            with session.lock:
+                session.handed_out(claim.stamp, token_count)
 
     def take_back(self, session_id: str, claim: Claim) -> None:
         """Undo what a claim marked, for an answer that was never delivered.
@@ -161,37 +182,8 @@ class RetrievedDocTracker:
             domains = session.mark_fresh(fresh, handed)
         if domains is None:
             return None
-        fields = (plan, handed, (), (), (), domains, stamp, len(handed), NONE_REPLACED)
+        fields = (plan, handed, (), (), (), domains, stamp, len(handed), NONE_REPLACED, ())
         return _bare(Claim, fields)
-
-    def _claim_others(
-        self,
-        session: Session,
-        exact: Sequence[Candidate],
-        near: Sequence[Candidate],
-        limit: int,
-        mark_all: bool,
-        redeliver: bool,
-    ) -> Claim:
-        withheld: tuple[Candidate, ...] = ()
-        with session.lock:
-            stamp = session.used = next(self._clock)
-            if redeliver:
-                taken = places(exact, near, limit=limit)
-            else:
-                taken, withheld = session.choose(exact, near, limit)
-            handed_count = len(taken) if mark_all else min(1, len(taken))
-            replaced = session.mark(taken, handed_count)
-            domains = tuple(session.seen_domains())
-        answer = tuple(taken)
-        marked = answer[:handed_count]
-        if not replaced:
-            return Claim(answer, marked, withheld, (), (), domains, stamp, handed_count)
-        again, changed = given_before(answer, replaced)
-        marked = tuple(candidate for candidate in marked if candidate not in again)
-        return Claim(
-            answer, marked, withheld, changed, again, domains, stamp, handed_count, replaced
-        )
 
     def _known(self, session_id: str) -> Session | None:
         session = self._sessions.get(session_id)
@@ -209,7 +201,7 @@ class RetrievedDocTracker:
             if session is None:
                 if len(self._sessions) >= self.max_sessions:
                     evicted = self._evict()
-                session = self._sessions[session_id] = Session(next(self._clock))
+                session = self._sessions[session_id] = self._new_session(next(self._clock))
                 heappush(self._idle, (session.queued, session_id))
         if evicted and evicted == 10 ** (len(str(evicted)) - 1):
             log.warning(

@@ -7,7 +7,6 @@ counting. So a kill at any moment loses no document and doubles none.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -24,7 +23,7 @@ from kbeval.domains.knowledge_map import knowledge_map, map_domains
 from kbeval.domains.prompts import ExecutorVersion, executor_prompt, planner_prompt
 from kbeval.errors import CorpusError, DatabaseError, KbevalError
 from kbeval.records import Corpus, Document, Fault, Locale, LookupResult
-from kbeval.retrieval.answer import result_json
+from kbeval.retrieval.answer import answer_text
 from kbeval.retrieval.knowledge import Knowledge
 from kbeval.retrieval.tool import KnowledgeTool
 from kbeval.service.calls import CallRefused, query_of
@@ -258,7 +257,7 @@ class KnowledgeService:
             log.warning("look-up failed: %s", error)
             return CallRefused(self.settings.locale, "failed", str(error)).reply()
         try:
-            reply = json.dumps(result_json(result), ensure_ascii=False, allow_nan=False)
+            reply = answer_text(result)
             reply.encode("utf-8")
             self.recorder.save(invocation)
         except BaseException:
