@@ -26,12 +26,12 @@ from kbeval.studies.tuning_parts import Ask, cost_at, cost_of, objective_of, tur
 from kbeval.studies.tuning_tables import (
     before_after,
     cost_by_max,
-    cost_by_part,
     cost_by_thresholds,
     expected_costs,
     rates_along_cut,
     reach_by_max,
 )
+from kbeval.studies.tuning_views import cost_by_part
 from tests.judged_world import A, N, R, W, judged_from
 
 TINY = Path(__file__).parent / "tiny"

@@ -29,6 +29,7 @@ from kbeval.evaluation.tuning.ladder import PreciseRule
 from kbeval.records import Evidence
 
 OBJECTIVES = ("cost", "accuracy", "macro-f1")
+SEPARATE = ("lang", "kind", "domain")  # what may have cuts of its own
 Pairs = tuple[NDArray[np.float64], NDArray[np.float64]]  # Dh and Dr, each (repetitions, n)
 
 
@@ -189,6 +190,12 @@ def cost_of(judged: Judged, level: NDArray[np.int8], costs: Costs) -> NDArray[np
 def paired(judged: Judged, difference: NDArray[np.float64]) -> Rate:
     """The mean of a paired difference of shape (n,), its interval over clusters."""
     return mean_interval(difference, judged.cluster, empty="no query")
+
+
+def part_names(parts: Parts, judged: Judged, by: str) -> NDArray[np.str_]:
+    """What language, kind or domain (`by`) each judged query is of, of shape (n,); `-`: none."""
+    queries = parts.labelled.queries
+    return np.array([getattr(queries[i], by) or "-" for i in judged.query], dtype=np.str_)
 
 
 def turned(judged: Judged) -> Judged:

@@ -1,4 +1,4 @@
-"""The numbers behind the tuning pictures: costs over a grid, rates along a cut, costs per part."""
+"""The numbers behind the tuning pictures: costs over a grid, rates along a cut."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from kbeval.evaluation.tuning.export import grade_mix
 from kbeval.evaluation.tuning.grid import grid_matrices
 from kbeval.evaluation.tuning.ladder import PreciseRule, ladder, largest_max_of
 from kbeval.studies.tuning_files import told
-from kbeval.studies.tuning_parts import cost_at, cost_of, held_cuts
 from kbeval.studies.tuning_result import Tuned
-from kbeval.studies.tuning_verdicts import SEPARATE
 
 STEPS = 200  # distances along a cut
 
@@ -143,27 +141,6 @@ def before_after(tuned: Tuned) -> pd.DataFrame:
         for name, rate in tuned.before.items()
     ]
     return pd.DataFrame(rows)
-
-
-def cost_by_part(tuned: Tuned) -> pd.DataFrame:
-    """Per language, kind and domain: queries, and mean cost before and after, held out."""
-    judged = tuned.parts.reported
-    present = levels(judged, tuned.ask.present, tuned.ask.present_rule)
-    before = cost_of(judged, present, tuned.ask.costs)
-    after = cost_at(
-        judged, held_cuts(tuned.parts, tuned.ask, tuned.rule), tuned.ask.costs, tuned.rule
-    )
-    queries = [tuned.parts.labelled.queries[i] for i in judged.query]
-    tables = [
-        pd.DataFrame({"by": by, "part": [getattr(query, by) or "-" for query in queries]}).assign(
-            before=before, after=after
-        )
-        for by in SEPARATE
-    ]
-    grouped = pd.concat(tables).groupby(["by", "part"], sort=True)
-    return grouped.agg(
-        queries=("before", "size"), before=("before", "mean"), after=("after", "mean")
-    ).reset_index()
 
 
 def _share(held: NDArray[np.bool_], among: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -15,10 +15,9 @@ from kbeval.evaluation.tuning.ladder import PreciseRule
 from kbeval.evaluation.tuning.plan import TooFewLabels, too_few_labels
 from kbeval.retrieval.grading import l2_to_similarity
 from kbeval.studies.terminal import some
-from kbeval.studies.tuning_parts import Ask, Parts
+from kbeval.studies.tuning_parts import SEPARATE, Ask, Parts, part_names
 
 USUAL_PRECISION = 0.95  # the claim that is spoken of where none is asked
-SEPARATE = ("lang", "kind", "domain")  # what may have cuts of its own
 REPETITIONS = 3  # of the folds in which separate cuts are tried
 CLOSED = "precision[HIGHLY_RELEVANT]"
 
@@ -80,9 +79,7 @@ def separate_parts(
     """
     judged, tried, left = parts.chosen_on, {}, []
     for by in SEPARATE:
-        names = np.array(
-            [getattr(parts.labelled.queries[i], by) or "-" for i in judged.query], dtype=str
-        )
+        names = part_names(parts, judged, by)
         alone = sorted(set(names.tolist()) - set(names[judged.answerable].tolist()))
         if alone:
             told = some([repr(name) for name in alone])

@@ -199,9 +199,25 @@ def separate_cuts(
         rows.append((by, gain, float((apparent_one - cost(apparent(own))).mean())))
     lower = _holm_lower([gain for _, gain, _ in rows], len(np.unique(judged.cluster)))
     return tuple(
-        SeparateCuts(by, gain, seen, low, _part_sizes(judged, parts[by], precise_requires))
+        SeparateCuts(by, gain, seen, low, part_sizes(judged, parts[by], precise_requires))
         for (by, gain, seen), low in zip(rows, lower, strict=True)
     )
+
+
+def part_sizes(judged: Judged, names: ArrayLike, rule: PreciseRule) -> dict[str, tuple[int, int]]:
+    """By part: the queries whose level rests on distance, those answered and those not.
+
+    `names` (n,) is the part of each query.
+    """
+    given, free = np.asarray(names), ladder(judged, precise_requires=rule).free
+    answers, wrong = judged.worth == Worth.ANSWERS, judged.worth <= Worth.WRONG
+    return {
+        str(name): (
+            int((free & answers & (given == name)).sum()),
+            int((free & wrong & (given == name)).sum()),
+        )
+        for name in np.unique(given)
+    }
 
 
 def _holm_lower(gains: list[Rate], clusters: int) -> list[float | None]:
@@ -271,19 +287,6 @@ def _part_codes(by: str, names: ArrayLike, n: int) -> NDArray[np.int64]:
     if given.shape != (n,):
         raise ConfigError(f"{by}: {given.shape} names of parts for {n} queries; one each")
     return np.unique(given, return_inverse=True)[1].astype(np.int64)
-
-
-def _part_sizes(judged: Judged, names: ArrayLike, rule: PreciseRule) -> dict[str, tuple[int, int]]:
-    """Queries whose level rests on distance: those answered, those not."""
-    given, free = np.asarray(names), ladder(judged, precise_requires=rule).free
-    answers, wrong = judged.worth == Worth.ANSWERS, judged.worth <= Worth.WRONG
-    return {
-        str(name): (
-            int((free & answers & (given == name)).sum()),
-            int((free & wrong & (given == name)).sum()),
-        )
-        for name in np.unique(given)
-    }
 
 
 def _above_zero(gain: Rate) -> bool:
