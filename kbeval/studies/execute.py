@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import logging
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from kbeval.studies.kernels import OWN, checked_kernel, own_kernel_manager, own_
 from kbeval.studies.parameters import checked_parameters, notebook_cells
 
 INJECTED = "injected-parameters"
+ENGINE = "kbeval"  # the name of ours among papermill's engines
+BETWEEN_SAVES = 1.0  # s between two copies written while a notebook runs
 
 
 def run_notebook(
@@ -25,13 +28,16 @@ def run_notebook(
     timeout: float | None = None,
     progress: bool = False,
     name: str | None = None,
+    kernel_class: type[Any] | None = None,
 ) -> Path:
     """Execute a notebook and return the path of the executed copy in `out_folder`.
 
     The kernel is the interpreter that started kbeval unless an installed `kernel` is named, its
     working directory is the notebook's own folder. `timeout` is in seconds a cell; `name` names
-    the copy (default: the notebook's). Raises `ConfigError` before a kernel starts if a
-    parameter is wrong, `RunError` if a cell fails or is never reached; the copy is kept.
+    the copy (default: the notebook's). `kernel_class` manages that interpreter's kernel in
+    another way (`kernels.own_kernel_manager` is the usual one); it goes with no `kernel`. Raises
+    `ConfigError` before a kernel starts if a parameter is wrong, `RunError` if a cell fails or
+    is never reached; the copy is kept.
     """
     source = Path(notebook).resolve()
     values = checked_parameters(notebook, parameters or {})
@@ -43,7 +49,7 @@ def run_notebook(
     target.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"execution_timeout": timeout, "progress_bar": progress}
     if kernel is None:
-        options["kernel_manager_class"] = own_kernel_manager()
+        options["kernel_manager_class"] = kernel_class or own_kernel_manager()
     _prepare(source, target, own=kernel is None)
     _execute(target, values, cwd=source.parent, kernel_name=chosen, **options)
     _check_finished(target, values)
@@ -74,10 +80,9 @@ def _execute(target: Path, values: Mapping[str, Any], *, cwd: Path, **options: o
     path = str(target).replace("{", "{{").replace("}", "}}")  # papermill fills in braces
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # errors are raised below
     folder = {"metadata": {"path": str(cwd)}}  # of the kernel; this process stays where it is
+    given = {"parameters": dict(values), "language": "python", "resources": folder}
     try:
-        papermill.execute_notebook(
-            path, path, parameters=dict(values), language="python", resources=folder, **options
-        )
+        papermill.execute_notebook(path, path, engine_name=_engine(), **given, **options)
     except PapermillExecutionError as error:
         what = f"cell [{error.exec_count}]: {error.ename}: {_line(error.evalue)}"
         raise RunError(f"{target}: {what}") from None
@@ -87,6 +92,42 @@ def _execute(target: Path, values: Mapping[str, Any], *, cwd: Path, **options: o
     except RuntimeError as error:  # nbclient's DeadKernelError, or no kernel came up
         what = f"cell [{_begun(target)}]: the kernel died: {_line(str(error))}"
         raise RunError(f"{target}: {what}") from None
+
+
+def _engine() -> str:
+    """Papermill's own engine under a name of ours, writing the copy less often while cells run.
+
+    Papermill writes it around every cell, which for short cells, or for one that printed a lot,
+    costs more than the cells do. What it writes at the start and at the end stays.
+    """
+    from papermill.engines import NBClientEngine, papermill_engines
+
+    class PatientEngine(NBClientEngine):  # type: ignore[misc,unused-ignore]
+        @classmethod
+        def execute_managed_notebook(
+            cls,
+            nb_man: Any,  # noqa: ANN401
+            kernel_name: str,
+            **options: Any,  # noqa: ANN401
+        ) -> None:
+            usual, due = nb_man.save, time.monotonic() + BETWEEN_SAVES
+
+            def save(**state: Any) -> None:  # noqa: ANN401
+                nonlocal due
+                nb_man.nb = state.get("nb") or nb_man.nb
+                started = time.monotonic()
+                if started >= due:
+                    usual()
+                    due = time.monotonic() + max(BETWEEN_SAVES, 10 * (time.monotonic() - started))
+
+            nb_man.save = save
+            try:
+                super().execute_managed_notebook(nb_man, kernel_name, **options)
+            finally:
+                nb_man.save = usual
+
+    papermill_engines.register(ENGINE, PatientEngine)
+    return ENGINE
 
 
 def _check_finished(target: Path, values: Mapping[str, Any]) -> None:

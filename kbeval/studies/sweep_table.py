@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +19,51 @@ from kbeval.retrieval.saved import write_atomically
 from kbeval.studies.manifest import read_json
 from kbeval.studies.parameters import notebook_cells
 
+OUT = "out"  # the parameter by which a notebook learns where to write
 STATUS = "status.json"
 METRICS = ("evaluation.json", "metrics.json")  # of two with one name the last file's counts
 AROUND = ("status", "seconds", "error", "folder")  # columns beside parameters and metrics
 NOT_VALID = "not valid"  # reference above highly-relevant: never run
+OUTDATED = "outdated"  # finished, but on data or versions that are others now
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRun:
-    """One combination of a sweep and the folder of its run; none if it is not valid."""
+    """One combination of a sweep and the folder of its run; none if it is not valid.
+
+    `inputs` is what it would rest on if it ran now: see `sweep_inputs`.
+    """
 
     parameters: Mapping[str, object]
     folder: Path | None
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> dict[str, Any]:
-        """What status.json says; `not valid` or `missing` where there is none to read."""
+        """What status.json says; `not valid` or `missing` where there is none to read.
+
+        A run that ended well on other inputs is `outdated`, its metrics are not those of now;
+        `changed` then names the inputs.
+        """
         if self.folder is None:
             return {"status": NOT_VALID}
         try:
-            return read_json(self.folder / STATUS)
+            state = read_json(self.folder / STATUS)
         except RunError:
             return {"status": "missing"}
+        before = state.get("inputs", {})
+        names = dict.fromkeys([*self.inputs, *before])
+        changed = [name for name in names if before.get(name) != self.inputs.get(name)]
+        if changed and state.get("status") == "ok":
+            state.update(status=OUTDATED, changed=changed)
+        return {"status": "missing", **state}
 
-    def finished(self, fingerprint: str) -> bool:
-        """Whether it ended well, with these parameters and this version of the notebook."""
+    @property
+    def finished(self) -> bool:
+        """Whether it ended well, with these parameters and on these inputs."""
         state = self.state
         return (
             state["status"] == "ok"
-            and state.get("notebook_fingerprint") == fingerprint
             and state.get("parameters") == self.parameters
             and self.folder is not None
             and (self.folder / str(state.get("file"))).is_file()

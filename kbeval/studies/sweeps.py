@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kbeval.errors import ConfigError, KbevalError, RunError
+from kbeval.errors import ConfigError, RunError
 from kbeval.retrieval.saved import write_atomically
-from kbeval.studies.execute import _check_finished, _execute, _prepare
-from kbeval.studies.kernels import OWN
-from kbeval.studies.manifest import now
 from kbeval.studies.parameters import notebook_parameters
 from kbeval.studies.sweep_grid import checked_values, combinations, is_valid
-from kbeval.studies.sweep_kernels import IpcFolder, kill_kernel, sweep_kernel_manager
-from kbeval.studies.sweep_table import (
-    STATUS,
-    SweepRun,
-    metrics_in,
-    notebook_fingerprint,
-    run_folder,
-    sweep_table,
-    write_table,
-)
+from kbeval.studies.sweep_inputs import DATA, UNSEEN, sweep_inputs
+from kbeval.studies.sweep_kernels import IpcFolder, kill_kernel
+from kbeval.studies.sweep_run import Shop, run_one
+from kbeval.studies.sweep_table import OUT, OUTDATED, SweepRun, run_folder, sweep_table, write_table
 from kbeval.studies.warm_kernels import WarmParent, can_fork
+from kbeval.studies.warm_modules import modules_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Echo = Callable[[str], object]
-OUT = "out"  # the parameter by which a notebook learns where to write
 MARK = "sweep.json"
 
 
@@ -60,21 +49,6 @@ class Sweep:
         return bool(set(self.counts) - {"ok", "not valid"})
 
 
-@dataclass(slots=True, eq=False)
-class _Shop:
-    """What the runs of a sweep share while it goes on."""
-
-    notebook: Path
-    fingerprint: str
-    ipc: IpcFolder
-    threads: int  # compute threads a kernel
-    timeout: float | None = None  # seconds a run
-    has_out: bool = True
-    parent: WarmParent | None = None
-    stopping: threading.Event = field(default_factory=threading.Event)
-    managers: list[Any] = field(default_factory=list)
-
-
 def run_sweep(
     notebook: str | Path,
     values: Mapping[str, Sequence[object]],
@@ -88,11 +62,12 @@ def run_sweep(
     """Run a notebook for every combination of `values`, `jobs` at a time, and tabulate.
 
     Folder: `out`, default `results/<notebook>-sweep`. What finished there before with the same
-    parameters and the same notebook is kept; what is missing, failed or was interrupted runs.
-    `timeout` is in seconds a run. With `warm` kernels are forked from a process that has
-    imported the usual libraries; where that is not to be had plain ones serve, and `echo` says
-    so. A failed run does not stop the others: see `Sweep.failed`. Raises `ConfigError` before
-    anything is written if a parameter is wrong. Ctrl-C keeps what finished.
+    parameters and on the same inputs (see `sweep_inputs`) is kept; all else runs. `timeout` is in
+    seconds a run. With `warm` kernels are forked from a process that has imported what the
+    notebook imports, as far as that is safe (see `warm_modules`); where that is not to be had
+    plain ones serve, and `echo` says so. A failed run does not stop the others: see
+    `Sweep.failed`. Raises `ConfigError` before anything is written if a parameter is wrong.
+    Ctrl-C keeps what finished.
     """
     source = Path(notebook).resolve()
     declared = notebook_parameters(notebook)
@@ -100,19 +75,20 @@ def run_sweep(
         raise ConfigError(f"parameter {OUT!r} is set by the sweep, one folder a run; leave it out")
     grid = {name: checked_values(notebook, name, list(each)) for name, each in values.items()}
     folder = Path(out) if out is not None else Path("results") / f"{source.stem}-sweep"
+    rows = combinations(grid)
+    inputs = sweep_inputs(source, rows, apart=folder)
     runs = [
-        SweepRun(row, run_folder(folder.resolve() / "runs", row) if is_valid(row) else None)
-        for row in combinations(grid)
+        SweepRun(row, run_folder(folder.resolve() / "runs", row) if is_valid(row) else None, found)
+        for row, found in zip(rows, inputs, strict=True)
     ]
     _claim(folder, source, grid)
-    fingerprint = notebook_fingerprint(source)
-    due = [run for run in runs if run.folder and not run.finished(fingerprint)]
+    due = [run for run in runs if run.folder and not run.finished]
     for line in _opening(runs, due, folder, has_out=OUT in declared):
         echo(line)
     jobs = max(1, min(jobs or os.cpu_count() or 1, len(due)))
     try:
         if due:
-            with _shop(source, fingerprint, jobs=jobs, warm=warm, echo=echo) as shop:
+            with _shop(source, jobs=jobs, warm=warm, echo=echo) as shop:
                 shop.timeout, shop.has_out = timeout, OUT in declared
                 _run_all(due, shop, jobs)
     finally:
@@ -147,22 +123,33 @@ def _opening(
         yield f"{len(runs) - len(valid)} not valid (reference above highly-relevant), not run"
     if len(due) < len(valid):
         yield f"{len(valid) - len(due)} finished before, kept"
-    old = sum(run.state["status"] == "ok" for run in due)
-    if old:
-        yield f"{old} finished with another version of the notebook; they run again"
+    yield from _of_inputs(valid, due)
     if not has_out:
         yield f"the notebook declares no parameter {OUT!r}, so it cannot leave metrics for a run"
 
 
+def _of_inputs(valid: Sequence[SweepRun], due: Sequence[SweepRun]) -> Iterator[str]:
+    """What changed since runs finished, and where a change would not be seen."""
+    others = [run.state["changed"] for run in due if run.state["status"] == OUTDATED]
+    if others:
+        names = ", ".join(dict.fromkeys(name for changed in others for name in changed))
+        yield f"{len(others)} finished on another state of {names}; they run again"
+    data = {each for run in valid for each in run.inputs.items() if each[0].startswith(DATA)}
+    for name in sorted(name for name, digest in data if digest == UNSEEN):
+        yield f"{name} is {UNSEEN}; a change there is not seen"
+    if len(due) < len(valid) and not data:
+        yield "no parameter names a file or folder: a change of data since then is not seen"
+
+
 @contextmanager
-def _shop(source: Path, fingerprint: str, *, jobs: int, warm: bool, echo: Echo) -> Iterator[_Shop]:
+def _shop(source: Path, *, jobs: int, warm: bool, echo: Echo) -> Iterator[Shop]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with ExitStack() as stack:
-        shop = _Shop(source, fingerprint, stack.enter_context(IpcFolder()), threads)
+        shop = Shop(source, stack.enter_context(IpcFolder()), threads)
         if warm and not can_fork():
             echo("plain kernels: this system offers no safe fork")
         elif warm:
-            shop.parent = stack.enter_context(WarmParent())
+            shop.parent = stack.enter_context(WarmParent(modules_of(source)))
         import papermill  # noqa: F401  # once, before threads ask for it; the parent warms up
 
         if shop.parent is not None:
@@ -174,11 +161,11 @@ def _shop(source: Path, fingerprint: str, *, jobs: int, warm: bool, echo: Echo) 
         yield shop
 
 
-def _run_all(due: Sequence[SweepRun], shop: _Shop, jobs: int) -> None:
+def _run_all(due: Sequence[SweepRun], shop: Shop, jobs: int) -> None:
     from tqdm import tqdm
 
     with ThreadPoolExecutor(jobs, thread_name_prefix="sweep") as pool:
-        pending = [pool.submit(_run_one, run, shop) for run in due]
+        pending = [pool.submit(run_one, run, shop) for run in due]
         try:
             with tqdm(total=len(due), desc="sweep", unit="run", disable=None) as bar:
                 for done in as_completed(pending):
@@ -189,7 +176,7 @@ def _run_all(due: Sequence[SweepRun], shop: _Shop, jobs: int) -> None:
             raise
 
 
-def _stop(pending: Sequence[Future[None]], shop: _Shop) -> None:
+def _stop(pending: Sequence[Future[None]], shop: Shop) -> None:
     """End what runs, start nothing more, and wait until each run has written its status."""
     shop.stopping.set()
     for one in pending:
@@ -198,99 +185,6 @@ def _stop(pending: Sequence[Future[None]], shop: _Shop) -> None:
         for manager in list(shop.managers):
             kill_kernel(manager)
         time.sleep(0.05)
-
-
-def _run_one(run: SweepRun, shop: _Shop) -> None:
-    """One run from a fresh folder to its last status; whatever fails is in that status."""
-    folder = run.folder
-    if folder is None or shop.stopping.is_set():
-        return
-    if folder.exists():
-        shutil.rmtree(folder)  # a failed, half or outdated run leaves nothing to be taken for new
-    folder.mkdir(parents=True)
-    started = time.monotonic()
-    state: dict[str, Any] = {
-        "status": "running",
-        "parameters": dict(run.parameters),
-        "notebook": str(shop.notebook),
-        "notebook_fingerprint": shop.fingerprint,
-        "file": shop.notebook.name,
-        "kernel": "plain" if shop.parent is None else "warm",
-        "started": now(),
-        "ended": None,
-        "seconds": None,
-        "error": None,
-        "metrics": {},
-    }
-    _write(folder, state)
-    try:
-        _execute_one(run, folder, shop)
-        state["status"] = "ok"
-    except (KbevalError, OSError) as error:
-        state.update(status="failed", error=str(error))
-    except Exception as error:  # of the machinery beneath; the other runs go on
-        state.update(status="failed", error=f"{type(error).__name__}: {error}")
-    try:
-        state["metrics"] = metrics_in(folder)
-    except RunError as error:
-        state.update(status="failed", error=state["error"] or str(error))
-    if shop.stopping.is_set() and state["status"] != "ok":
-        state.update(status="interrupted", error="interrupted")
-    state.update(ended=now(), seconds=round(time.monotonic() - started, 3))
-    _write(folder, state)
-
-
-def _execute_one(run: SweepRun, folder: Path, shop: _Shop) -> None:
-    values = {**run.parameters, **({OUT: str(folder)} if shop.has_out else {})}
-    target = folder / shop.notebook.name
-    _prepare(shop.notebook, target, own=True)
-    mine: list[Any] = []
-    manager = sweep_kernel_manager(
-        shop.ipc, shop.parent, threads=shop.threads, started=(mine, shop.managers)
-    )
-    with _bounded(mine, shop.timeout) as expired:
-        try:
-            _execute(
-                target,
-                values,
-                cwd=shop.notebook.parent,
-                kernel_name=OWN,
-                kernel_manager_class=manager,
-                execution_timeout=None,
-                progress_bar=False,
-            )
-        except RunError:
-            if expired.is_set():
-                raise RunError(f"{target}: the run took longer than {shop.timeout:g} s") from None
-            raise
-    _check_finished(target, values)
-
-
-@contextmanager
-def _bounded(managers: Sequence[Any], timeout: float | None) -> Iterator[threading.Event]:
-    """Kill the kernel when the time is up; the event tells that it was so."""
-    expired, over = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        if over.wait(timeout):
-            return
-        expired.set()
-        while not over.wait(0.1):
-            for manager in list(managers):
-                kill_kernel(manager)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    if timeout is not None:
-        watcher.start()
-    try:
-        yield expired
-    finally:
-        over.set()
-
-
-def _write(folder: Path, state: Mapping[str, Any]) -> None:
-    text = json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(folder / STATUS, (text + "\n").encode("utf-8"))
 
 
 def _draw(table: pd.DataFrame, names: Sequence[str], folder: Path) -> list[str]:

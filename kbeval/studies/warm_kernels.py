@@ -20,15 +20,8 @@ from typing import Any
 
 from kbeval.errors import RunError
 from kbeval.studies.kernels import kernel_environment
+from kbeval.studies.warm_modules import USUAL
 
-LIBRARIES = (
-    "numpy",
-    "pandas",
-    "pandas.io.formats.html",
-    "matplotlib.pyplot",
-    "matplotlib.backends.backend_agg",
-    "PIL.JpegImagePlugin",
-)
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 INLINE = "module://matplotlib_inline.backend_inline"  # what a kernel sets before its first cell
 _PROGRAM = "import sys; from kbeval.studies.warm_parent import serve; serve({}, {!r})"
@@ -46,7 +39,7 @@ class WarmParent:
     the process does not come up, or came up with threads, which a fork would break.
     """
 
-    def __init__(self, modules: Sequence[str] = LIBRARIES) -> None:
+    def __init__(self, modules: Sequence[str] = USUAL) -> None:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **kernel_environment(), **dict.fromkeys(THREADS, "1")}
         environment.setdefault("MPLBACKEND", INLINE)
