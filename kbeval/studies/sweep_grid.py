@@ -31,7 +31,8 @@ def parse_grid(
     """Read `name=a,b,c` and `name=start:stop:step` as values of the notebook's declared types.
 
     A range is for numbers and holds its stop if the steps meet it. Values of a list parameter
-    are parted by `;`, a mapping is one value. Relative paths are made absolute against `base`
+    are parted by `;`, a mapping is one value. A backslash keeps a `,` or `;` in a value, blanks
+    around a value are dropped. Relative paths are made absolute against `base`
     (default: the working directory). Raises `ConfigError` for whatever `checked_parameters`
     refuses, for an empty or endless range, an empty value between commas, or a value twice.
     """
@@ -56,6 +57,16 @@ def checked_values(
         if value in checked[:place]:
             raise ConfigError(f"parameter {name!r} got {value!r} twice; once is allowed")
     return checked
+
+
+def split_values(text: str, mark: str = ",") -> list[str]:
+    r"""What stands between the marks, without blanks around it; `\` before a mark keeps it.
+
+    >>> split_values(r"documents, documents horizon=5t,a\, b")
+    ['documents', 'documents horizon=5t', 'a, b']
+    """
+    parts = re.split(rf"(?<!\\){re.escape(mark)}", text)
+    return [part.replace(f"\\{mark}", mark).strip() for part in parts]
 
 
 def decimal_range(start: str, stop: str, step: str) -> list[str]:
@@ -107,14 +118,17 @@ def is_valid(combination: Mapping[str, object]) -> bool:
     return True
 
 
-def _texts(parameter: Parameter, text: str) -> list[str]:
-    """The values in what was typed, by the declared type."""
+def _texts(parameter: Parameter, text: str) -> Sequence[object]:
+    """The values in what was typed, by the declared type; those of a list as lists of texts."""
     kind, name = parameter.type, parameter.name
     if kind == "dict":
         return [text]
-    parts = text.split(";" if kind.startswith("list") else ",")
-    if len(parts) > 1 and not all(part.strip() for part in parts):
+    is_list = kind.startswith("list")
+    parts = split_values(text, ";" if is_list else ",")
+    if len(parts) > 1 and not all(parts):
         raise ConfigError(f"parameter {name!r} got {text!r}; an empty value is not expected")
+    if is_list:
+        return [split_values(part) if part else [] for part in parts]
     if kind == "any" and any(_RANGE.fullmatch(part) for part in parts):
         raise ConfigError(
             f"parameter {name!r} got the range {text!r} but declares no type; "
