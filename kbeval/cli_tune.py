@@ -86,7 +86,8 @@ def tune(
 
     Chosen exactly on the dev split and reported on test; without dev, folds are held out. Writes
     recommended.yml (ready to paste, its reasons as comments), check.sql, tuning.json and
-    doubtful.csv. Exit code 1 where no settings can be recommended.
+    doubtful.csv; with several encoders also how they compare, as tables and pictures. Exit code 1
+    where no settings can be recommended.
 
     Examples: `kbeval tune datasets/handbook --encoder fast-use`, or with promises
     `kbeval tune datasets/handbook --precision 0.9 --leak 0.2 --certified`.
@@ -126,6 +127,10 @@ def tune(
             progress=progress,
         )
     written = save_tuning(tuning, folder)
+    if tuning.comparison is not None:
+        from kbeval.studies.encoders import save_comparison
+
+        written += save_comparison(tuning, folder)
     if as_json:
         _print_json(tuning.to_json())
     else:

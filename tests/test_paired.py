@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbeval.errors import ConfigError
-from kbeval.evaluation.paired import Paired, detectable, holm, paired, sign_flip
+from kbeval.evaluation.paired import Paired, detectable, holm, paired_difference, sign_flip
 from kbeval.evaluation.statistics import Rate, mean_interval
 
 
@@ -29,7 +29,7 @@ def by_enumeration(sums):
         ([3, 1], None, 1 / 2),  # of +-3 +-1 two of four reach 4
         ([1, -1], None, 1.0),
         ([0, 0, 0], None, 1.0),
-        ([2, 1, 1, -1], None, 8 / 16),  # the three of 1 give +-3 once and +-1 thrice: 5 3 3 3 reach 3
+        ([2, 1, 1, -1], None, 8 / 16),  # of +2+-1+-1+-1 four of eight reach 3
         ([1] * 8, [0, 0, 0, 0, 1, 1, 1, 1], 2 / 4),  # eight queries are two sessions
         ([1, -1, 2, -2, 5], [0, 0, 1, 1, 2], 1.0),  # two sessions cancel within, one is left
     ],
@@ -124,7 +124,7 @@ def test_the_detectable_effect_is_that_of_the_method(tests, factor):
 def test_a_paired_mean_worked_out_by_hand():
     # Forty queries, half better by 1 and half equal: mean 0.5, residuals 1/2,
     # se = sqrt(40/39 * 40/4) / 40 = 0.080064; detectable 2.801585 of it.
-    found = paired([1.0, 0.0] * 20)
+    found = paired_difference([1.0, 0.0] * 20)
     assert found.difference == mean_interval([1.0, 0.0] * 20)
     assert found.detectable == pytest.approx(2.801585 * 0.080064, abs=1e-5)
     assert (found.clusters, found.differing_clusters, found.differing_rows) == (40, 20, 20)
@@ -134,14 +134,17 @@ def test_a_paired_mean_worked_out_by_hand():
 
 def test_the_spread_is_that_of_clusters_not_of_queries():
     value = np.repeat([1.0, -1.0] * 10, 5)
-    alone, together = paired(value), paired(value, np.repeat(np.arange(20), 5))
+    alone, together = (
+        paired_difference(value),
+        paired_difference(value, np.repeat(np.arange(20), 5)),
+    )
     assert together.detectable / alone.detectable == pytest.approx(
         math.sqrt(5) * math.sqrt((20 / 19) / (100 / 99)), rel=1e-9
     )
 
 
 def test_the_rows_that_would_bring_it_to_a_margin_grow_with_the_square():
-    found = paired([1.0, 0.0] * 20)
+    found = paired_difference([1.0, 0.0] * 20)
     assert found.rows_for(found.detectable) == 40
     assert found.rows_for(found.detectable / 3) == 360
     assert found.rows_for(0.0) is None
@@ -168,14 +171,14 @@ def test_the_rows_that_would_bring_it_to_a_margin_grow_with_the_square():
     ids=["nothing differs", "five differ", "four sessions", "no query"],
 )
 def test_where_nothing_could_be_found_it_says_so(difference, cluster, p, note):
-    found = paired(difference, cluster)
+    found = paired_difference(difference, cluster)
     assert (found.p, found.note) == (p, note)
     if not any(difference) or cluster:
         assert found.detectable is None
 
 
 def test_a_constant_difference_has_a_p_and_no_spread():
-    found = paired([0.5] * 30)
+    found = paired_difference([0.5] * 30)
     assert found.p == 1 / 10_000
     assert (found.difference.value, found.difference.low, found.detectable) == (0.5, None, None)
 
@@ -202,7 +205,7 @@ def test_plain_values_hold_everything():
     ],
 )
 def test_what_is_no_paired_difference_is_refused(arguments, told):
-    for way in (sign_flip, paired):
+    for way in (sign_flip, paired_difference):
         with pytest.raises(ConfigError, match=told):
             way(*arguments)
 
@@ -211,7 +214,7 @@ def test_no_draw_is_refused():
     with pytest.raises(ConfigError, match="draws 0"):
         sign_flip([1.0], draws=0)
     with pytest.raises(ConfigError, match="tests 0"):
-        paired([1.0], tests=0)
+        paired_difference([1.0], tests=0)
 
 
 @settings(deadline=None, max_examples=60)

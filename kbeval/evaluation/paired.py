@@ -76,7 +76,7 @@ class Paired:
         }
 
 
-def paired(
+def paired_difference(
     difference: ArrayLike,
     cluster: ArrayLike | None = None,
     *,
@@ -111,7 +111,7 @@ def sign_flip(
 
     Both arguments have shape (n,). The statistic is the sum of the differences. Exact where at
     most 13 clusters differ (the others change nothing), else (b + 1) / (draws + 1). Raises
-    `ConfigError` as `paired` does.
+    `ConfigError` as `paired_difference` does.
 
     >>> sign_flip([1, 1, 1, 1, 1, 1])
     0.03125

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.config import Settings, load_settings
-from kbeval.corpus.encoders import Encoder
+from kbeval.corpus.encoders import Encoder, open_encoder
 from kbeval.corpus.profiles import profile_of
 from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.errors import ConfigError
@@ -31,7 +31,7 @@ from kbeval.evaluation.tuning.held_out import HeldOut, NotHeldOut, rates_of
 from kbeval.evaluation.tuning.ladder import PreciseRule
 from kbeval.evaluation.tuning.stability import RESAMPLES, Stability, stability
 from kbeval.evaluation.tuning.targets import macro_f1_rate, target_accuracy
-from kbeval.studies.tuning_certified import certified_choice
+from kbeval.studies.tuning_certified import certified_choice, certified_together
 from kbeval.studies.tuning_compare import Comparison, compare_encoders
 from kbeval.studies.tuning_effects import precise_rules, wrong_belief
 from kbeval.studies.tuning_parts import (
@@ -46,7 +46,7 @@ from kbeval.studies.tuning_parts import (
     paired,
     parts_of,
 )
-from kbeval.studies.tuning_result import Tuned, Tuning, slug
+from kbeval.studies.tuning_result import Tuned, Tuning, own_folder, slug
 from kbeval.studies.tuning_verdicts import doubtful_table, separate_parts, too_few
 
 
@@ -87,8 +87,9 @@ def tune_set(
     _check_options(wanted, encoders, certified=certified)
     chosen = settings if isinstance(settings, Settings) else load_settings(settings)
     ask = Ask(wanted, table, chosen, seed)
+    each = [open_encoder(one, threads=threads) if isinstance(one, str) else one for one in encoders]
     tuned, name = [], ""
-    for encoder in encoders:
+    for encoder in each:
         opened = open_set(
             dataset,
             corpus=corpus,
@@ -107,11 +108,12 @@ def tune_set(
                 ask,
                 certified=certified,
                 both_conventions=both_conventions,
-                folder=folder,
+                folder=own_folder(folder, encoder.name, among=len(each)) if folder else None,
                 resamples=resamples,
                 progress=progress,
             )
         )
+    tuned = list(certified_together(tuned))
     return Tuning(name, ask, tuple(tuned), _comparison(tuned, ask))
 
 
@@ -182,6 +184,9 @@ def folder_name(dataset: str | Path, encoders: Sequence[str]) -> str:
 def _check_options(objective: Any, encoders: Sequence[Any], *, certified: bool) -> None:  # noqa: ANN401
     if not encoders:
         raise ConfigError("encoder: none is given; at least one is expected")
+    names = [one if isinstance(one, str) else one.name for one in encoders]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"encoder: got {', '.join(names)}; each may be given once")
     if certified and not (isinstance(objective, Constraints) and objective.precision is not None):
         raise ConfigError(
             "certified: no precision is asked; a precision of HIGHLY_RELEVANT to certify is "
@@ -288,4 +293,7 @@ def _header(opened: OpenedSet, parts: Parts) -> dict[str, Any]:
 def _comparison(tuned: Sequence[Tuned], ask: Ask) -> Comparison | None:
     if len(tuned) < 2:
         return None
-    return compare_encoders([(one.encoder, one.parts, one.rule) for one in tuned], ask)
+    arms = [(one.encoder, one.parts, one.rule) for one in tuned]
+    return compare_encoders(
+        arms, ask, certified=[one.encoder for one in tuned if one.certificate is not None]
+    )

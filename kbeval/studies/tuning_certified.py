@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from kbeval.evaluation.tuning.ladder import ladder, largest_max_of
 from kbeval.evaluation.tuning.plateau import Cut, Interval
 from kbeval.records import Level
 from kbeval.studies.tuning_parts import Ask, Parts
+from kbeval.studies.tuning_result import Tuned
 
 
 def certified_choice(choice: Choice, cuts: tuple[float, float], parts: Parts, ask: Ask) -> Choice:
@@ -29,6 +31,19 @@ def certified_choice(choice: Choice, cuts: tuple[float, float], parts: Parts, as
 
 
 _LEVELS = (Level.HIGHLY_RELEVANT, Level.REFERENCE)
+
+
+def certified_together(tuned: Sequence[Tuned]) -> tuple[Tuned, ...]:
+    """Each encoder's certificate, told of the others that the same labels certified."""
+    names = tuple(one.encoder for one in tuned if one.certificate is not None)
+    if len(names) < 2:
+        return tuple(tuned)
+    return tuple(
+        one
+        if one.certificate is None
+        else replace(one, certificate=replace(one.certificate, beside=names))
+        for one in tuned
+    )
 
 
 def _cut(level: Level, distance: float, parts: Parts, ask: Ask) -> Cut:

@@ -15,7 +15,7 @@ from kbeval.evaluation.statistics import Rate
 from kbeval.evaluation.tuning.cuts import name_of
 from kbeval.evaluation.tuning.export import check_sql, yml_fragment
 from kbeval.evaluation.tuning.held_out import HeldOut
-from kbeval.studies.tuning_result import Tuned, Tuning, slug
+from kbeval.studies.tuning_result import Tuned, Tuning, own_folder
 
 YML, SQL = "recommended.yml", "check.sql"
 
@@ -31,7 +31,7 @@ def save_tuning(tuning: Tuning, folder: str | Path) -> list[Path]:
     written = [target / "tuning.json"]
     written[0].write_text(text + "\n", encoding="utf-8")
     for tuned in tuning.tuned:
-        own = target if len(tuning.tuned) == 1 else target / slug(tuned.encoder)
+        own = own_folder(target, tuned.encoder, among=len(tuning.tuned))
         own.mkdir(exist_ok=True)
         written += _save_one(tuned, tuning.name, own)
     return written

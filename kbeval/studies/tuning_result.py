@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -141,6 +142,11 @@ class Tuning:
             "encoders": {tuned.encoder: tuned.to_json() for tuned in self.tuned},
             "comparison": None if self.comparison is None else self.comparison.to_json(),
         }
+
+
+def own_folder(folder: str | Path, encoder: str, *, among: int) -> Path:
+    """Where one encoder's files are: the folder, or one of its own beside other encoders'."""
+    return Path(folder) if among == 1 else Path(folder) / slug(encoder)
 
 
 def slug(text: str) -> str:

@@ -10,7 +10,6 @@ from kbeval.evaluation.tuning.cuts import name_of
 from kbeval.evaluation.tuning.held_out import HeldOut
 from kbeval.evaluation.tuning.plan import LabelPlan
 from kbeval.evaluation.tuning.plateau import Cut, decimal
-from kbeval.records import Level
 from kbeval.studies.tuning_compare import Comparison
 from kbeval.studies.tuning_effects import WHICH, WrongBelief
 from kbeval.studies.tuning_files import told, verdict_lines
@@ -220,17 +219,37 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Encoders side by side, each at its own cuts."""
     yield "== encoders, each at cuts of its own, on the same queries held out"
     for name, cost in comparison.cost.items():
-        yield f"  {name}: expected_cost {told(cost)}"
+        rule = comparison.rules[name]
+        yield f"  {name}: expected_cost {told(cost)}, PRECISE requires {rule}"
     yield from (f"  {pair}" for pair in comparison.pairs)
-    for row in comparison.matched:
-        level = Level.HIGHLY_RELEVANT.name
-        if row.coverage is None:
-            yield f"  {row.encoder}: precision[{level}] never {row.wanted} on dev"
-            continue
-        doubt = "; not matched" if comparison.not_matched(row.wanted) else ""
+    yield from _chosen_without_test(comparison)
+    matching = comparison.matching
+    source = "the other folds" if matching.folded else "dev"
+    yield (
+        f"at equal precision of HIGHLY_RELEVANT alone on {source}, {matching.resamples} resamples "
+        "(coverage counts PRECISE too):"
+    )
+    for row in matching.rows:
+        doubt = "; not matched" if matching.not_matched(row.encoder, row.wanted) else ""
+        yield f"  {row.wanted:g} {row.encoder}: {row}{doubt}"
+    yield from (f"  {gap}" for gap in matching.pairs)
+
+
+def _chosen_without_test(comparison: Comparison) -> Iterator[str]:
+    """Which encoder the choosing labels prefer; which was certified first."""
+    best = ", ".join(
+        f"{name} {'none' if value is None else format(value, '.3f')}"
+        for name, value in comparison.proposed.items()
+    )
+    source = "the half that proposes" if comparison.matching.folded else "dev"
+    yield (
+        f"on {source} alone, best {comparison.objective}: {best}; "
+        f"preferred there: {comparison.preferred or 'none above the others'}"
+    )
+    if len(comparison.certified) > 1:
         yield (
-            f"  {row.encoder} at precision {row.wanted} on dev: coverage {told(row.coverage)}, "
-            f"precision that came out {told(row.precision)}{doubt}"
+            f"certified first: {comparison.certified[0]}; a certificate holds for an encoder that "
+            "was chosen without the confirming labels (above), choosing among them here voids it"
         )
 
 

@@ -80,7 +80,8 @@ class Certificate:
     """What was certified, or why nothing was; the naive optimum and its price beside.
 
     Cuts are (Dh, Dr). Coverage is that of HIGHLY_RELEVANT on the confirming part. `spent` says
-    what the confirming part was used for before; then nothing is certified.
+    what the confirming part was used for before; then nothing is certified. `beside` are all
+    encoders that these labels certified, in order; the claim is void for one chosen by them.
     """
 
     asked: Constraints
@@ -98,6 +99,7 @@ class Certificate:
     seed: int
     why_not: str
     spent: str = ""
+    beside: tuple[str, ...] = ()
 
     @property
     def certified(self) -> bool:
@@ -146,6 +148,7 @@ class Certificate:
             "confirming_n": self.confirming_n,
             "seed": self.seed,
             "spent": self.spent,
+            "beside": list(self.beside),
         }
 
     def __str__(self) -> str:
@@ -156,8 +159,15 @@ class Certificate:
         return (
             f"{self.asked} hold for cuts {high} and {reference} with a chance of at least "
             f"{1 - self.delta:g} over the labels, for queries drawn as the confirming ones were, "
-            "labels as they are"
+            f"labels as they are{self._condition()}"
         )
+
+    def _condition(self) -> str:
+        """What the claim hangs on where several encoders were certified on the same labels."""
+        if not self.beside:
+            return ""
+        names = ", then ".join(self.beside)
+        return f"; for an encoder chosen without these labels ({names} were certified on them)"
 
 
 def _cuts_json(cuts: tuple[float, float]) -> dict[str, float | None]:
