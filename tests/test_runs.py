@@ -420,10 +420,10 @@ def test_a_study_leaves_a_folder_with_manifest_copy_notebooks_and_index(tmp_path
     assert run.manifest["started"] < run.manifest["ended"]
     assert printed(run.notebooks[0]) == "012\n"
     page = (run.path / "index.md").read_text()
-    assert page.startswith("# first: ok\n\nAll true.\n")
+    assert page.startswith("# first: ok\n\n## Are the verdicts and hints true?\n\nAll true.\n")
     assert "- [evaluation.json](<evaluation.json>)" in page
-    assert said[-2] == "\nAll true.\n"
-    assert len(said) == 4
+    assert said[-3:-1] == ["\nAre the verdicts and hints true?\nAll true.", ""]
+    assert len(said) == 5
     assert said[-1] == f"report: {run.path / 'index.md'}"
 
     with pytest.raises(RunError, match=r"holds a run already; give a new folder, or force$"):

@@ -19,6 +19,7 @@ from kbeval.errors import ConfigError, DatasetError
 from kbeval.evaluation.judge import Judged, judge
 from kbeval.evaluation.queries import LabelledSet
 from kbeval.evaluation.readers import load_set
+from kbeval.evaluation.sessions import load_sessions
 from kbeval.records import Corpus, Evidence
 from kbeval.retrieval.kept import kept_knowledge
 from kbeval.retrieval.kept_evidence import kept_evidence
@@ -108,6 +109,16 @@ def gather_splits(
             labelled, knowledge, opened.corpus, evidence, position, split=split, limit=limit
         )
     return evidence, judged
+
+
+def query_texts(dataset: str | Path) -> tuple[str, ...]:
+    """Every query of a set's splits and sessions, each text once."""
+    folder = Path(dataset)
+    texts = [query.text for query in load_set(folder).queries]
+    if (folder / "sessions.jsonl").is_file():
+        sessions, _ = load_sessions(folder)
+        texts += [turn.query for session in sessions for turn in session.turns]
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))
 
 
 def judge_split(

@@ -13,6 +13,7 @@ from typing import Any
 
 from kbeval.errors import KbevalError, RunError
 from kbeval.retrieval.saved import write_atomically
+from kbeval.studies.answers import answers
 from kbeval.studies.execute import run_notebook
 from kbeval.studies.manifest import (
     MANIFEST,
@@ -20,7 +21,6 @@ from kbeval.studies.manifest import (
     merge_inputs,
     new_manifest,
     now,
-    read_json,
     read_run,
     runs_in,
     write_manifest,
@@ -90,14 +90,14 @@ def latest_run(study: str | Path, *, status: str | None = None) -> RunFolder | N
 
 
 def _embed_ahead(study: Study) -> None:
-    """Embed what the notebooks will ask for, where progress can be seen; they find it kept."""
+    """Embed what the notebooks may ask for, where progress can be seen; they find it kept."""
     encoder, folder = study.text("encoder"), study.text("set_folder")
     if encoder is None or folder is None:
         return
-    from kbeval.evaluation.evaluate import evaluate_set
+    from kbeval.evaluation.opening import open_set, query_texts
 
-    with progress_bar("embedding") as progress:
-        evaluate_set(
+    with progress_bar("embedding documents") as progress:
+        opened = open_set(
             folder,
             split=study.text("split"),
             encoder=encoder,
@@ -105,6 +105,8 @@ def _embed_ahead(study: Study) -> None:
             centre_from=study.centre_from,
             progress=progress,
         )
+    with progress_bar("embedding queries") as progress:
+        opened.knowledge.embed_queries(query_texts(folder), progress=progress, keep=True)
 
 
 def _new_folder(study: Study, out: str | Path | None, *, force: bool) -> Path:
@@ -191,29 +193,29 @@ def _end(folder: Path, manifest: dict[str, Any], status: str) -> None:
 
 
 def _summary(folder: Path) -> list[str]:
-    """What a run ends with: the answer of each evaluation, then where everything is."""
+    """What a run ends with: its answers, then where everything is."""
     files = sorted(folder.rglob("*"))
     pictures = [str(path) for path in files if path.suffix == ".png"]
-    lines = [f"\n{headline}\n" for headline in _headlines(folder)]
-    lines += [f"picture: {picture}" for picture in pictures]
+    lines = [
+        "\n".join(("", question, *sentences)) for question, sentences in answers(folder).items()
+    ]
+    lines += ["", *(f"picture: {picture}" for picture in pictures)]
     return [*lines, f"report: {folder / 'index.md'}"]
-
-
-def _headlines(folder: Path) -> list[str]:
-    """The sentence of each evaluation in the run, in the order of their files."""
-    found = (read_json(path) for path in sorted(folder.rglob("evaluation*.json")))
-    return [str(facts["headline"]) for facts in found if "headline" in facts]
 
 
 def _index(folder: Path, manifest: dict[str, Any]) -> str:
     """A page in Markdown: the answers, the pictures, each notebook's outcome, every file."""
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*"))
     lines = [f"# {manifest['study']}: {manifest['status']}", ""]
-    lines += [line for headline in _headlines(folder) for line in (headline, "")]
+    for question, sentences in answers(folder).items():
+        lines += [f"## {question}", "", *(line for said in sentences for line in (said, ""))]
+    lines += ["## Pictures", ""] if any(name.endswith(".png") for name in files) else []
     for name in files:
         if name.endswith(".png"):
             lines += [f"![{PurePosixPath(name).stem}](<{name}>)", ""]
     lines += [
+        "## How it ran",
+        "",
         f"Started {manifest['started']}, ended {manifest['ended']}, kbeval {manifest['kbeval']}, "
         f"Python {manifest['python']}.",
         "",
