@@ -13,16 +13,12 @@ from typing import Any
 from kbeval.evaluation.queries import Session, Turn
 from kbeval.records import Fault
 
-CLEAR_KEYS = {  # metadata whose text is a label, never a query
-    "split",
-    "kind",
-    "domain",
-    "domains",
-    "lang",
-    "label_level",
-    "relevance_level",
-    "dedup_reason",
-}
+CLEAR_KEYS = frozenset(  # metadata that are labels or marks, never a query
+    """
+    split kind domain domains lang need label_level still_lacks grades
+    relevance_level dedup_reason duration_ms row cut complete
+    """.split()
+)
 _QUOTED = re.compile(r"""(?s)(session |document )?(['"])(?:\\.|(?!\2).)*(?:\2|$)""")
 
 
@@ -62,8 +58,9 @@ class QueryNames:
 def hidden(sessions: Iterable[Session], names: QueryNames) -> tuple[Session, ...]:
     """The sessions as they may be written under `names`; they are the same if nothing is hashed.
 
-    Queries become their names. Of metadata, numbers, flags and what is known to be a label stay;
-    any other text (a task, recorded details) might repeat a query, and is dropped.
+    Queries become their names. Of metadata only what is known to be a label stays: anything else
+    (a task, recorded details) might repeat a query. So what rests on `retrieval_details`, as the
+    convention of distances does, is read off the sessions before.
     """
     if not names.hashed:
         return tuple(sessions)
@@ -96,8 +93,4 @@ def _hidden(turn: Turn, names: QueryNames) -> Turn:
 
 
 def _labels(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in metadata.items()
-        if key in CLEAR_KEYS or value is None or isinstance(value, (bool, int, float))
-    }
+    return {key: value for key, value in metadata.items() if key in CLEAR_KEYS}

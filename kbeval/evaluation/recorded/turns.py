@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
 
 from kbeval.evaluation.queries import Session, Turn
@@ -74,16 +74,16 @@ def in_order(look_ups: Sequence[LookUp], account: Account, *, recorded: bool = F
     if time, query and returned documents are equal; without times nothing tells a repeat from a
     doubled row, and both stay.
     """
-    for look_up in look_ups:
+    kept = _each_once(look_ups, account)
+    for look_up in kept:
         _meet(look_up, account)
-    untimed = [look_up for look_up in look_ups if look_up.turn.asked_at is None]
-    ordered = list(look_ups)
+    untimed = [look_up for look_up in kept if look_up.turn.asked_at is None]
     if not untimed:
-        ordered.sort(key=lambda look_up: look_up.turn.asked_at or EPOCH)
-        _count_late(look_ups, account)
-    elif recorded or len(untimed) < len(look_ups):
+        _count_late(kept, account)
+        kept.sort(key=_instant)
+    elif recorded or len(untimed) < len(kept):
         account.meet("untimed", untimed[0].place, count=len(untimed))
-    return _each_once(ordered, account)
+    return [look_up.turn for look_up in kept]
 
 
 def memory_of(sessions: Iterable[Session]) -> Memory:
@@ -124,16 +124,20 @@ def _meet(look_up: LookUp, account: Account) -> None:
         account.meet("naive_time" if look_up.offset is None else "other_zone", look_up.place)
 
 
+def _instant(look_up: LookUp) -> datetime:
+    return look_up.turn.asked_at or EPOCH
+
+
 def _count_late(look_ups: Sequence[LookUp], account: Account) -> None:
-    times = [look_up.turn.asked_at for look_up in look_ups if look_up.turn.asked_at is not None]
-    for look_up, time, latest in zip(look_ups, times, accumulate(times, max), strict=True):
-        if time < latest:
+    latest = accumulate(map(_instant, look_ups), max)
+    for look_up, late in zip(look_ups, latest, strict=True):
+        if _instant(look_up) < late:
             account.meet("out_of_order", look_up.place)
 
 
-def _each_once(look_ups: Iterable[LookUp], account: Account) -> list[Turn]:
+def _each_once(look_ups: Iterable[LookUp], account: Account) -> list[LookUp]:
     seen: set[object] = set()
-    kept: list[Turn] = []
+    kept: list[LookUp] = []
     for look_up in look_ups:
         turn = look_up.turn
         key = (turn.asked_at, turn.query, turn.returned)
@@ -141,7 +145,7 @@ def _each_once(look_ups: Iterable[LookUp], account: Account) -> list[Turn]:
             account.leave_out("duplicate", look_up.place)
         else:
             seen.add(key)
-            kept.append(turn)
+            kept.append(look_up)
     return kept
 
 
