@@ -19,6 +19,7 @@ from kbeval.errors import ConfigError
 CONFIDENCE = 0.95
 FEWEST_CLUSTERS = 10  # below: no interval
 STEADY_CLUSTERS = 40  # below: the interval is approximate
+NO_SPREAD = "all are equal: no spread"  # the note of a value on which all clusters agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ def rate_of_clusters(
         least, greatest = bounds if bounds else (-math.inf, math.inf)
         low, high = max(least, value - half), min(greatest, value + half)
     steady = "approximate" if cluster_count < STEADY_CLUSTERS else ""
-    return Rate(value, low, high, n, steady if low is not None else "all are equal: no spread")
+    return Rate(value, low, high, n, steady if low is not None else NO_SPREAD)
 
 
 def _half_width(

@@ -129,6 +129,8 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "the others it may still be in its context.",
         "context_kept": "So it holds only if the context keeps every answer for {horizon} turns: "
         "an agent that drops or summarises them earlier needs a horizon as short as that.",
+        "without_context_open": "Whether it is harmless without that too is not settled; sessions "
+        "that would settle it: about {wanted}.",
         "hides": "The least harmful, {policy}, leaves {lost_low} of the {answered} turns "
         "answered without memory without any answer that the agent could have.",
         "harm_open": "A saving is shown, but its harm is not settled: of the {answered} turns "
@@ -168,6 +170,8 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "其中 {lost_low} 智能体无法从先前的答案中得到，其余的可能仍在其上下文中。",
         "context_kept": "因此只有当上下文把每个答案保留 {horizon} 轮时才成立："
         "若智能体更早丢弃或压缩它们，就需要同样短的时限。",
+        "without_context_open": "没有这一条件时它是否也无害，尚无定论；"
+        "要得出定论约需会话数：{wanted}。",
         "hides": "危害最小的 {policy}，在无记忆能回答的 {answered} 轮中，使 {lost_low} "
         "没有智能体可得到的答案。",
         "harm_open": "有节省，但损害尚无定论：在无记忆能回答的 {answered} 轮中，"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kbeval.errors import ConfigError
 from kbeval.evaluation.ledger.entry import policy_ledger
@@ -11,22 +11,20 @@ from kbeval.evaluation.ledger.lines import SessionLines, session_lines
 from kbeval.evaluation.ledger.money import MapLine, Price, map_line
 from kbeval.evaluation.ledger.quantities import NAMES, quantities
 from kbeval.evaluation.ledger.totals import RunningTotals
-from kbeval.evaluation.queries import Session
+from kbeval.evaluation.recorded.loaded import is_cut
+from kbeval.evaluation.replaying.fidelity import first_divergence, is_recorded
 from kbeval.evaluation.replaying.outcomes import SessionReplay
 from kbeval.evaluation.replaying.policies import NO_MEMORY, Policy
 from kbeval.evaluation.statistics import Rate
-
-Divergence = Callable[[SessionReplay, str], int | None]
 
 
 class Book:
     """Adds up replayed sessions policy by policy; it keeps running totals and no session.
 
     `horizon` is how many turns the agent's context holds (None: the whole session), `domain_of`
-    the domain of every document (None: as the session's answers tell it), `divergence` the turn
-    of a policy's first answer that differs from the record (None: never; default: the first turn
-    whose paths differ from `Turn.returned`). Raises `ConfigError` for a horizon below 1 and for
-    policies without `none` or with a name twice.
+    the domain of every document (None: as the session's answers tell it), `tokenizer` the full
+    name of what counted the tokens. Raises `ConfigError` for a horizon below 1 and for policies
+    without `none` or with a name twice.
     """
 
     def __init__(
@@ -37,7 +35,6 @@ class Book:
         prices: Sequence[Price] = (),
         tokenizer: str = "",
         domain_of: Mapping[str, str] | None = None,
-        divergence: Divergence | None = None,
     ) -> None:
         self.policies = _by_name(policies)
         if horizon is not None and horizon < 1:
@@ -46,7 +43,6 @@ class Book:
         self.prices = tuple(prices)
         self.tokenizer = tokenizer
         self._domain_of = domain_of
-        self._divergence = divergence or first_divergence
         self._running = {name: RunningTotals(NAMES) for name in self.policies}
 
     def add(self, replay: SessionReplay) -> Mapping[str, SessionLines]:
@@ -61,12 +57,9 @@ class Book:
                 f"replayed were {', '.join(replay.outcomes)}"
             )
         lines = session_lines(replay, horizon=self.horizon, domain_of=self._domain_of)
-        recorded = any(turn.returned is not None for turn in replay.session.turns)
-        cut = _is_cut(replay.session)
+        cut = is_cut(replay.session)
         for name, running in self._running.items():
-            diverged = self._divergence(replay, name) if recorded else None
-            never = len(replay.session.turns) if recorded else None
-            row = quantities(lines[name], never if diverged is None else diverged)
+            row = quantities(lines[name], _divergence(replay, name))
             row["cut"] = cut
             running.add(row)
         return lines
@@ -91,18 +84,6 @@ class Book:
         )
 
 
-def first_divergence(replay: SessionReplay, policy: str) -> int | None:
-    """The first turn, from 0, at which the policy's paths differ from the record; None: never.
-
-    Turns that nobody recorded cannot differ.
-    """
-    outcomes = replay.outcomes[policy]
-    for turn, (recorded, outcome) in enumerate(zip(replay.session.turns, outcomes, strict=True)):
-        if recorded.returned is not None and recorded.returned != outcome.paths:
-            return turn
-    return None
-
-
 def _by_name(policies: Sequence[Policy]) -> dict[str, Policy]:
     names = [policy.name for policy in policies]
     doubled = next((name for name in names if names.count(name) > 1), None)
@@ -117,6 +98,9 @@ def _by_name(policies: Sequence[Policy]) -> dict[str, Policy]:
     return {policy.name: policy for policy in ordered}
 
 
-def _is_cut(session: Session) -> bool:
-    """Whether the record stops in the middle: `cut: true` or `complete: false`."""
-    return bool(session.metadata.get("cut")) or session.metadata.get("complete") is False
+def _divergence(replay: SessionReplay, policy: str) -> int | None:
+    """The turn of the first answer unlike the record, the end if none is; None without a record."""
+    if not is_recorded(replay.session):
+        return None
+    turn = first_divergence(replay, policy)
+    return len(replay.session.turns) if turn is None else turn

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kbeval.evaluation.ledger.entry import PolicyLedger
 from kbeval.evaluation.ledger.ledger import Ledger
 from kbeval.evaluation.replaying.policies import NO_MEMORY, Policy
-from kbeval.evaluation.statistics import CONFIDENCE, Rate
+from kbeval.evaluation.statistics import CONFIDENCE, NO_SPREAD, Rate
 
 Holds = Literal["yes", "no", "open"]
 
@@ -98,8 +98,9 @@ def _cannot_surely_harm(ledger: Ledger, policy: Policy) -> bool:
 
 
 def _above_zero(saved: Rate) -> Holds:
+    saved = _settled(saved)
     if saved.low is None or saved.high is None:
-        return "no" if (saved.value or 0) <= 0 else "open"
+        return "open"
     return "yes" if saved.low > 0 else "no" if saved.high <= 0 else "open"
 
 
@@ -110,6 +111,14 @@ def _both(one: Holds, other: Holds) -> Holds:
 
 
 def _within(lost: Rate, tolerance: float) -> Holds:
+    lost = _settled(lost)
     if lost.low is None or lost.high is None:
         return "open"
     return "yes" if lost.high <= tolerance else "no" if lost.low > tolerance else "open"
+
+
+def _settled(rate: Rate) -> Rate:
+    """Where all of ten or more sessions agree there is no interval: the value itself decides."""
+    if rate.note != NO_SPREAD:
+        return rate
+    return replace(rate, low=rate.value, high=rate.value)

@@ -10,10 +10,9 @@ import pandas as pd
 
 from kbeval.evaluation.ledger.entry import PolicyLedger
 from kbeval.evaluation.ledger.money import MapLine
+from kbeval.evaluation.replaying.fidelity import FAITHFUL
 from kbeval.evaluation.replaying.policies import Policy
 from kbeval.evaluation.statistics import Rate
-
-FAITHFUL = 0.95  # share of recorded answers that replay must give again (method.md 11)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kbeval.evaluation.ledger.entry import PolicyLedger
-from kbeval.evaluation.ledger.ledger import FAITHFUL, Ledger
-from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.ledger.ledger import Ledger
+from kbeval.evaluation.replaying.fidelity import FAITHFUL
+from kbeval.evaluation.statistics import NO_SPREAD, Rate
 from kbeval.records import Locale
 
 WORDS: Mapping[Locale, Mapping[str, str]] = {
@@ -18,8 +19,7 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "more": "For the {lookups} recorded look-ups in these {sessions} sessions, policy "
         "{policy} hands out {tokens} more tokens {interval} than no memory; {after}. ",
         "share_after": "{share} of that is after the agent's view would have changed",
-        "tokens_after": "{tokens} of the tokens saved are after the agent's view would have "
-        "changed",
+        "tokens_after": "{tokens} tokens of that are after the agent's view would have changed",
         "not_recorded": "all of it is for this sequence of questions",
         "partly": " (in the {count} sessions that were recorded)",
         "harm": "It withholds the only answering document in {high} turns, in {low} of which the "
@@ -37,7 +37,7 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "more": "就这 {sessions} 个会话中记录的 {lookups} 次检索而言，策略 {policy} "
         "比无记忆多发出 {tokens} 个 token {interval}；{after}。",
         "share_after": "其中 {share} 发生在智能体所见已经改变之后",
-        "tokens_after": "所节省的 token 中有 {tokens} 个发生在智能体所见已经改变之后",
+        "tokens_after": "其中 {tokens} 个 token 发生在智能体所见已经改变之后",
         "not_recorded": "全部仅针对这一提问序列",
         "partly": "（在有记录的 {count} 个会话中）",
         "harm": "它在 {high} 轮中扣下了唯一能回答的文档，其中 {low} 轮"
@@ -48,7 +48,7 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "no_interval": "[无区间：{why}]",
     },
 }
-WHY_ZH = {"too few sessions": "会话太少", "all are equal: no spread": "各会话相同，没有离散"}
+WHY_ZH = {"too few sessions": "会话太少", NO_SPREAD: "各会话相同，没有离散"}
 
 
 def net_sentence(ledger: Ledger, policy: str, locale: Locale = "en") -> str:
@@ -87,7 +87,8 @@ def _after(ledger: Ledger, page: PolicyLedger, words: Mapping[str, str]) -> str:
     split = page.split
     if split is None:
         return words["not_recorded"]
-    before, after = split.before_divergence, split.after_divergence
+    sign = 1 if (page.once.total.value or 0) >= 0 else -1  # of the tokens that are spoken of
+    before, after = sign * split.before_divergence, sign * split.after_divergence
     if before >= 0 and after >= 0 and before + after > 0:
         text = words["share_after"].format(share=f"{after / (before + after):.0%}")
     else:

@@ -83,6 +83,9 @@ def _by_harm(
         kind = "only_while_the_text_is_in_context"
         reasons = [Reason("saves", _saving_of(best)), Reason("may_be_in_context", _harm_of(best))]
         reasons.append(Reason("context_kept", {"horizon": ledger.horizon}))
+        if best.harmless == "open":
+            wanted = _sessions_wanted(best.lost_high, best.page, tolerance)
+            reasons.append(Reason("without_context_open", {"wanted": wanted}))
     elif all(candidate.harmless_in_context == "no" for candidate in savers):
         best = min(savers, key=lambda candidate: candidate.lost_low.value or 0.0)
         kind, reasons = "no", [Reason("hides", _harm_of(best))]
