@@ -90,7 +90,14 @@ def test_the_defaults_are_those_of_the_specs():
                 "min-length": 3,
             },
         },
-        "session": {"max-sessions": 10_000},
+        "session": {
+            "max-sessions": 10_000,
+            "memory": "documents",
+            "mark": "all",
+            "known-by": "version",
+            "horizon-turns": None,
+            "horizon-tokens": None,
+        },
         "locale": "zh",
     }
 
@@ -117,7 +124,7 @@ def test_settings_survive_the_way_to_a_yml_file_and_back(tmp_path):
                 precise_requires="unique-and-nearest", fields=("title", "stem"), min_length=5
             ),
         ),
-        session=Session(max_sessions=7),
+        session=Session(max_sessions=7, mark="primary", known_by="path", horizon_turns=4),
         locale="en",
     )
     path = written(tmp_path, yaml.safe_dump(settings.to_yml()))

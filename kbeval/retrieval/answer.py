@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from kbeval.records import Level, Locale, LookupResult, PrimaryResult, SupplementResult
@@ -74,16 +73,18 @@ def answer_text(result: LookupResult) -> str:
 
 
 def answer_pieces(result: LookupResult) -> tuple[str, tuple[str, ...]]:
-    """The answer's text without its documents, and the text of each, the primary first.
+    """The answer's text with its documents taken out, and the text of each, the primary first.
 
-    >>> answer_pieces(LookupResult(False, "none"))[0][:46]
-    '{"found": false, "message": "none", "primary":'
+    An empty object is left in the primary's place, so that its braces count as in the whole.
+
+    >>> answer_pieces(LookupResult(False, "none"))[0][:51]
+    '{"found": false, "message": "none", "primary": null'
     """
-    documents: list[PrimaryResult | SupplementResult] = [*result.supplements]
-    if result.primary is not None:
-        documents.insert(0, result.primary)
-    frame = answer_text(replace(result, primary=None, supplements=()))
-    return frame, tuple(_text(_document_json(document)) for document in documents)
+    whole = result_json(result)
+    primary, supplements = whole["primary"], whole["supplements"]
+    frame = _text({**whole, "primary": None if primary is None else {}, "supplements": []})
+    documents = supplements if primary is None else [primary, *supplements]
+    return frame, tuple(_text(document) for document in documents)
 
 
 def result_json(result: LookupResult) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def result_tokens(result: LookupResult, tokenizer: Tokenizer) -> ResultTokens:
     """Count what `handle_tool_call` would hand to the model, piece by piece.
 
     A document costs the same in every answer, so parts add up exactly and a document is counted
-    once. The sum is off the count of the whole text by less than one token a document.
+    once. With deepseek's vocabulary the sum is at most one token above the count of the whole.
     """
     frame, documents = answer_pieces(result)
     counts = tokenizer.count_all([frame, *documents])
