@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TINY = Path(__file__).parent / "tiny"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 GIVEN = {"set_folder": str(TINY), "encoder": "hashing", "split": "test"}
+GIVEN |= {"encoders": ["hashing", "fast-use"]}  # to compare: the smallest one that reads meaning
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 

@@ -131,5 +131,5 @@ def _column(column: Any, tuned: Tuned, present: list[str], kinds: Any) -> None: 
     )
 
 
-def _empty(value: Any) -> bool:  # noqa: ANN401
-    return value is None or math.isnan(float(value))
+def _empty(value: float | None) -> bool:
+    return value is None or math.isnan(value)

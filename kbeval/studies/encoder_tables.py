@@ -31,7 +31,7 @@ def cost_table(comparison: Comparison) -> pd.DataFrame:
             "n": cost.n,
             "note": cost.note,
             "precise_requires": comparison.rules[name],
-            f"best {comparison.objective} where chosen": comparison.proposed[name],
+            f"best {comparison.objective} where chosen": _number(comparison.proposed[name]),
         }
         for name, cost in comparison.cost.items()
     ]
@@ -46,8 +46,8 @@ def pair_table(comparison: Comparison) -> pd.DataFrame:
             "second": pair.second,
             **_spread("difference", pair.found.difference),
             "n": pair.found.difference.n,
-            "p_holm": pair.p_holm,
-            "detectable": pair.found.detectable,
+            "p_holm": _number(pair.p_holm),
+            "detectable": _number(pair.found.detectable),
             "margin": pair.margin,
             "needed": pair.needed,
             "told_apart": pair.told_apart,
@@ -66,10 +66,10 @@ def coverage_table(comparison: Comparison) -> pd.DataFrame:
             "wanted": row.wanted,
             "encoder": row.encoder,
             "reached": row.reached,
-            "cut": row.cut,
+            "cut": _number(row.cut),
             **_spread("coverage", row.coverage),
             "n": row.coverage.n,
-            "coverage_floor": row.floor,
+            "coverage_floor": _number(row.floor),
             **_spread("precision", row.precision),
             "graded": row.precision.n,
             "reached_share": row.reached_share,
@@ -88,7 +88,7 @@ def gap_table(comparison: Comparison) -> pd.DataFrame:
             "first": gap.first,
             "second": gap.second,
             **_spread("coverage", gap.coverage),
-            "p_holm": gap.p_holm,
+            "p_holm": _number(gap.p_holm),
             **_spread("precision", gap.precision),
             "not_matched": gap.not_matched,
             "note": gap.coverage.note,
@@ -135,4 +135,10 @@ def _answers(tuned: Tuned) -> pd.DataFrame:
 
 
 def _spread(name: str, rate: Rate) -> dict[str, Any]:
-    return {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
+    ends = {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
+    return {column: _number(value) for column, value in ends.items()}
+
+
+def _number(value: float | None) -> float:
+    """NaN for None, so that a column stays one of numbers."""
+    return np.nan if value is None else value
