@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from kbeval import __version__, cli_datasets, cli_knowledge, cli_sweep, cli_tune
+from kbeval import __version__, cli_datasets, cli_knowledge, cli_replay, cli_sweep, cli_tune
 from kbeval.errors import ConfigError, KbevalError
 
 if TYPE_CHECKING:
@@ -272,6 +272,7 @@ def run(
 
 cli_knowledge.register(app)
 cli_datasets.register(app)
+cli_replay.register(app)
 cli_sweep.register(app)
 cli_tune.register(app)
 

