@@ -77,7 +77,8 @@ def tune_set(
     `objective` is cost (default), accuracy or macro-f1; precision, leak or false closure make it
     the coverage under these. Cuts come from dev and every rate from `split` (default `test`);
     without dev from folds. `certified` needs `precision`; `folder` keeps what the confirming
-    labels were used for. Raises the errors of what it reads, and `ConfigError` for options that
+    labels were used for; `resamples` are those of the stability range, twice as many match
+    encoders. Raises the errors of what it reads, and `ConfigError` for options that
     contradict each other or labels that cannot serve the objective.
     """
     table = costs if isinstance(costs, Costs) else load_costs(costs)
@@ -114,7 +115,7 @@ def tune_set(
             )
         )
     tuned = list(certified_together(tuned))
-    return Tuning(name, ask, tuple(tuned), _comparison(tuned, ask))
+    return Tuning(name, ask, tuple(tuned), _comparison(tuned, ask, resamples))
 
 
 def tune_opened(
@@ -290,10 +291,9 @@ def _header(opened: OpenedSet, parts: Parts) -> dict[str, Any]:
     }
 
 
-def _comparison(tuned: Sequence[Tuned], ask: Ask) -> Comparison | None:
+def _comparison(tuned: Sequence[Tuned], ask: Ask, resamples: int) -> Comparison | None:
     if len(tuned) < 2:
         return None
     arms = [(one.encoder, one.parts, one.rule) for one in tuned]
-    return compare_encoders(
-        arms, ask, certified=[one.encoder for one in tuned if one.certificate is not None]
-    )
+    certified = [one.encoder for one in tuned if one.certificate is not None]
+    return compare_encoders(arms, ask, certified=certified, resamples=2 * resamples)
