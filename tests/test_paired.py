@@ -177,6 +177,13 @@ def test_where_nothing_could_be_found_it_says_so(difference, cluster, p, note):
         assert found.detectable is None
 
 
+def test_what_rounding_leaves_is_no_difference():
+    noise = 0.1 + 0.2 - 0.3
+    found = paired_difference([1.0] * 7 + [noise] * 30 + [1.0, -1.0 + noise], [*range(37), 37, 37])
+    assert (found.differing_rows, found.differing_clusters) == (9, 7)
+    assert found.p == 2 / 2**7
+
+
 def test_a_constant_difference_has_a_p_and_no_spread():
     found = paired_difference([0.5] * 30)
     assert found.p == 1 / 10_000

@@ -163,7 +163,7 @@ def holm(chances: Sequence[float | None]) -> list[float | None]:
 def _checked(
     difference: ArrayLike, cluster: ArrayLike | None, *, draws: int, tests: int = 1
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The differences, and a number for each one's cluster."""
+    """The differences, those that rounding alone made as 0, and a number for each cluster."""
     value = np.asarray(difference, dtype=np.float64)
     given = np.arange(len(value)) if cluster is None else np.asarray(cluster)
     if given.shape != value.shape or value.ndim != 1:
@@ -174,7 +174,8 @@ def _checked(
         raise ConfigError(f"difference {int(np.argmin(np.isfinite(value)))} is not finite")
     if draws < 1 or tests < 1:
         raise ConfigError(f"draws {draws}, tests {tests}: at least 1 of each is expected")
-    return value, np.unique(given, return_inverse=True)[1].astype(np.int64)
+    known = np.where(np.abs(value) > 1e-12 * np.abs(value).max(initial=0.0), value, 0.0)
+    return known, np.unique(given, return_inverse=True)[1].astype(np.int64)
 
 
 def _error(mean: Rate, clusters: int) -> float | None:
