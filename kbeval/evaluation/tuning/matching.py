@@ -56,9 +56,9 @@ def match_precision(
 
     `normalization` is the present setting, as for `choose`. A resample on which an encoder cannot
     keep a precision counts with HIGHLY_RELEVANT unused. Raises `ConfigError` where the sides are
-    not the same queries, or there is no resample.
+    not the same queries, a precision is no rate above 0, or there is no resample.
     """
-    _check(sides, resamples)
+    _check(sides, wanted, resamples)
     found = [placed(side, wanted, normalization or Normalization()) for side in sides]
     draws = _Draws.of(sides, resampled(sides, found, resamples=resamples, seed=seed))
     rows, pairs = [], []
@@ -176,23 +176,25 @@ def _share(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.
     return share
 
 
-def _check(sides: Sequence[Side], resamples: int) -> None:
+def _check(sides: Sequence[Side], wanted: Sequence[float], resamples: int) -> None:
     if len(sides) < 2 or resamples < 1:
         raise ConfigError(
             f"{len(sides)} encoders, {resamples} resamples: at least 2 encoders and 1 resample"
         )
+    for precision in wanted:
+        if not 0 < precision <= 1:
+            raise ConfigError(f"precision: got {precision}; above 0 and at most 1 is expected")
     first = sides[0]
     for other in sides[1:]:
         same = (first.groups is None) == (other.groups is None)
-        for ours, theirs in (
-            (first.chosen_on, other.chosen_on),
-            (first.reported, other.reported),
-        ):
-            same = same and np.array_equal(ours.query, theirs.query)
-            same = same and np.array_equal(ours.cluster, theirs.cluster)
-            same = same and np.array_equal(ours.answerable, theirs.answerable)
-        if not same:
+        pairs = ((first.chosen_on, other.chosen_on), (first.reported, other.reported))
+        if not same or not all(_alike(ours, theirs) for ours, theirs in pairs):
             raise ConfigError(
                 f"{first.name} and {other.name} were not judged on the same queries; "
                 "only paired by query can encoders be compared"
             )
+
+
+def _alike(one: Judged, other: Judged) -> bool:
+    names = ("query", "cluster", "answerable")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
