@@ -241,6 +241,8 @@ def test_precisions_that_came_out_apart_are_marked():
     matching = match_precision([honest, lucky], wanted=[0.9], resamples=300)
     assert matching.pairs[0].not_matched
     assert matching.not_matched("honest", 0.9)
+    assert [row.fell_short for row in matching.rows] == [False, True]
+    assert "short of 0.9" in str(matching.rows[1])
     alike = match_precision([honest, side("b", noise=0.1)], wanted=[0.9], resamples=300)
     assert not alike.pairs[0].not_matched
 

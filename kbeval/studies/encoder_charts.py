@@ -109,7 +109,8 @@ def _precision(row: dict[Any, Any]) -> str:
     text = f"{row['precision']:.3f}"
     if not _empty(row["precision_low"]):
         text += f" [{row['precision_low']:.3f}, {row['precision_high']:.3f}]"
-    return f"{text} n = {row['graded']}" + ("; not matched" if row["not_matched"] else "")
+    marks = [f"; short of {row['wanted']:g}"] * row["fell_short"]
+    return "".join([f"{text} n = {row['graded']}", *marks, *["; not matched"] * row["not_matched"]])
 
 
 def _column(column: Any, tuned: Tuned, present: list[str], kinds: Any) -> None:  # noqa: ANN401

@@ -72,6 +72,7 @@ def coverage_table(comparison: Comparison) -> pd.DataFrame:
             "coverage_floor": _number(row.floor),
             **_spread("precision", row.precision),
             "graded": row.precision.n,
+            "fell_short": row.fell_short,
             "reached_share": row.reached_share,
             "not_matched": matching.not_matched(row.encoder, row.wanted),
         }

@@ -31,6 +31,11 @@ class Matched:
     floor: float | None
     reached_share: float
 
+    @property
+    def fell_short(self) -> bool:
+        """The precision that came out lies beyond doubt below the one that was kept on dev."""
+        return self.precision.high is not None and self.precision.high < self.wanted
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; a rate that does not exist has value null and says why."""
         return {
@@ -41,6 +46,7 @@ class Matched:
             "precision": self.precision.to_json(),
             "coverage": self.coverage.to_json(),
             "coverage_floor": self.floor,
+            "fell_short": self.fell_short,
             "reached_share": self.reached_share,
         }
 
@@ -52,7 +58,8 @@ class Matched:
         floor = "" if self.floor is None else f" (PRECISE alone {self.floor:.3f})"
         of = "trainings" if self.cut is None else "resamples"
         partly = "" if self.reached_share == 1 else f"; reached in {self.reached_share:.0%} of {of}"
-        came = f"precision that came out {self.precision}"
+        short = f", short of {self.wanted:g}" if self.fell_short else ""
+        came = f"precision that came out {self.precision}{short}"
         return f"coverage {self.coverage}{floor}{where}, {came}{partly}"
 
 
