@@ -10,7 +10,8 @@ from kbeval.evaluation.replaying.outcomes import Handed, Outcome
 from kbeval.records import Invocation, LookupResult, PrimaryResult, SupplementResult
 from kbeval.retrieval.tokens import result_tokens
 
-REMEMBERED = 65_536  # documents, and answers without them, whose tokens are counted once
+DOCUMENTS = 65_536  # whose tokens are counted once
+FRAMES = 8_192  # answers without their documents, the same
 
 
 class Answered:
@@ -22,8 +23,8 @@ class Answered:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._frame_tokens = lru_cache(REMEMBERED)(self._count_frame)
-        self._document_tokens = lru_cache(REMEMBERED)(self._count_document)
+        self._frame_tokens = lru_cache(FRAMES)(self._count_frame)
+        self._document_tokens = lru_cache(DOCUMENTS)(self._count_document)
 
     def outcome(
         self, result: LookupResult, invocation: Invocation, *, passages: bool = False

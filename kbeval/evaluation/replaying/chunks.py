@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.errors import ConfigError
 from kbeval.evaluation.queries import Session
 from kbeval.evaluation.replaying.recalled import (
@@ -39,15 +41,19 @@ def play_sessions(
     limit: int,
     jobs: int = 1,
     progress: Progress | None = None,
+    cache: EmbeddingCache | None = None,
 ) -> Iterator[tuple[Session, T]]:
     """Every session with what `play` makes of it, lazily and in order, whatever `jobs` is.
 
-    Queries are embedded and searched here; only playing is spread over processes. `limit` is the
-    greatest number of documents in one answer. `progress(done, total)` counts sessions; total is
-    0 where their number is not known. Raises `ConfigError` for fewer than one job.
+    Queries are embedded, through `cache` or else the base's own, and searched here; only playing
+    is spread over processes. `limit` is the greatest number of documents in one answer.
+    `progress(done, total)` counts sessions; total is 0 where their number is not known. Raises
+    `ConfigError` for fewer than one job.
     """
     if jobs < 1:
         raise ConfigError(f"jobs is {jobs}; 1 or more is allowed")
+    if cache is not None:
+        knowledge = replace(knowledge, cache=cache)
     chunks = ((chunk, _remembered(knowledge, chunk, limit)) for chunk in _chunks(sessions))
     played = (
         _alone(make_play, knowledge, chunks)

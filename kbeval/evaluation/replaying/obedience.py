@@ -8,7 +8,7 @@ the turns at which it does; the whole curve is the answer, and obedience 0 stand
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -157,8 +157,6 @@ def obedient_sessions(
         levels=tuple(levels),
         seeds=seeds,
     )
-    if cache is not None:
-        knowledge = replace(knowledge, cache=cache)
     played = play_sessions(
         make,
         sessions,
@@ -166,5 +164,6 @@ def obedient_sessions(
         limit=policy.settings.retrieval.limit,
         jobs=jobs,
         progress=progress,
+        cache=cache,
     )
     return (found for _, found in played)

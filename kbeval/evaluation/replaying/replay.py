@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from kbeval.config import Session as Memory
@@ -50,8 +49,6 @@ def replay(
     policies = with_no_memory(policies, knowledge)
     for policy in policies:
         KnowledgeTool(knowledge, policy.settings)
-    if cache is not None:
-        knowledge = replace(knowledge, cache=cache)
     played = play_sessions(
         partial(Stage, policies=policies, tokenizer=tokenizer, seed=seed),
         sessions,
@@ -59,6 +56,7 @@ def replay(
         limit=max(policy.settings.retrieval.limit for policy in policies),
         jobs=jobs,
         progress=progress,
+        cache=cache,
     )
     return (SessionReplay(session, outcomes) for session, outcomes in played)
 

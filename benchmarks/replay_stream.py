@@ -1,0 +1,105 @@
+"""Replay of a stream: memory stays level and time grows in proportion, however many sessions.
+
+Writes synthetic sessions to a temporary file one line at a time, reads them one line at a time
+and replays them under three policies over a small base with the hashing encoder. Prints, in one
+run, peak memory and time after a tenth of the sessions and after all of them, as ratios (goal:
+memory near 1, time near 10). Excluded:
+writing the file, building the base. Unset OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE in the command's
+environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbeval.corpus.hashing import HashingEncoder
+from kbeval.corpus.identity import content_hash
+from kbeval.evaluation.queries import Session, Turn
+from kbeval.evaluation.replaying.policies import load_policies
+from kbeval.evaluation.replaying.replay import replay
+from kbeval.records import Corpus, Document
+from kbeval.retrieval.knowledge import Knowledge
+
+POLICIES = ["documents", "documents horizon-turns=4"]  # and no memory
+TOPICS = ["backup", "restore", "quota", "latency", "invoice", "refund", "webhook", "token"]
+TASKS = ["limits", "errors", "setup", "alerts", "history"]
+
+
+def base() -> Knowledge:
+    documents = [
+        Document(
+            path=f"{topic}/{task}.md",
+            title=f"{topic} {task}",
+            body=f"What to know about {task} of {topic}. " * 20,
+            domain=topic,
+            content_hash=content_hash(topic, task),
+        )
+        for topic in TOPICS
+        for task in TASKS
+    ]
+    return Knowledge.build(Corpus("made", tuple(documents)), HashingEncoder())
+
+
+def write(path: Path, sessions: int, turns: int) -> None:
+    rng = random.Random(0)
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(sessions):
+            topics = rng.choices(TOPICS, k=2)
+            asked = [
+                f"{rng.choice(TASKS)} of {rng.choice(topics)}, case {rng.randrange(10**6)}"
+                for _ in range(turns)
+            ]
+            row = {"session_id": f"s{number}", "turns": [{"query": query} for query in asked]}
+            file.write(json.dumps(row) + "\n")
+
+
+def read(path: Path) -> Iterator[Session]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            yield Session(row["session_id"], tuple(Turn(turn["query"]) for turn in row["turns"]))
+
+
+def peak_megabytes() -> float:
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes / (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=100_000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
+    given = parser.parse_args()
+    knowledge, policies = base(), load_policies(POLICIES)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sessions.jsonl"
+        write(file, given.sessions, given.turns)
+        before, began, spent = peak_megabytes(), time.perf_counter(), time.process_time()
+        seen, tokens, marks = 0, 0, []
+        for one in replay(read(file), knowledge, policies, jobs=given.jobs):
+            seen += 1
+            tokens += sum(o.token_count for outcomes in one.outcomes.values() for o in outcomes)
+            if seen in (given.sessions // 10, given.sessions):
+                marks.append((peak_megabytes(), time.perf_counter() - began, tokens))
+        spent = time.process_time() - spent
+    (memory, seconds, some), (all_memory, all_seconds, all_tokens) = marks[0], marks[-1]
+    look_ups = seen * given.turns * len(policies)
+    print(f"{seen} sessions, {look_ups} look-ups, {len(policies)} policies")
+    print(f"peak memory: {before:.0f} MB, {memory:.0f} after a tenth, {all_memory:.0f} after all")
+    print(f"memory, all / a tenth: {all_memory / memory:.3f} (goal near 1)")
+    print(f"time, all / a tenth: {all_seconds / seconds:.2f} (goal near 10)")
+    print(f"tokens handed out, all / a tenth: {all_tokens / some:.2f} (the same work: near 10)")
+    print(f"look-ups a second of processor time of this process: {look_ups / spent:.0f}")
+
+
+if __name__ == "__main__":
+    main()
