@@ -125,11 +125,12 @@ def test_no_design_effect_without_spread_or_clusters():
 def test_too_few_labels_says_how_many_there_should_be():
     found = too_few_labels(31, precision=0.95)
     assert str(found) == (
-        "59 without an error support precision >= 0.95 alone, 72 as one of 2 claims; you have 31"
+        "59 queries graded HIGHLY_RELEVANT without an error support precision >= 0.95 alone, "
+        "72 as one of 2 claims; you have 31"
     )
     assert (
         str(too_few_labels(20, leak=0.1, claims=1))
-        == "29 without an error support leak <= 0.1 alone; you have 20"
+        == "29 unanswerable queries without an error support leak <= 0.1 alone; you have 20"
     )
     assert too_few_labels(71, precision=0.95) is not None
     assert too_few_labels(72, precision=0.95) is None

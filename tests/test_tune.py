@@ -15,13 +15,15 @@ from kbeval.evaluation.costs import Costs
 from kbeval.evaluation.measures import levels, measure
 from kbeval.evaluation.opening import gather_splits, open_set
 from kbeval.evaluation.tuning.constraints import Constraints
-from kbeval.evaluation.tuning.cuts import levels_at
+from kbeval.evaluation.tuning.cuts import choose, levels_at
+from kbeval.evaluation.tuning.folds import fold_numbers, group_codes, part
+from kbeval.evaluation.tuning.rule_choice import choose_rule
 from kbeval.records import Level
 from kbeval.studies.tuning import folder_name, tune_set
 from kbeval.studies.tuning_certified import certified_choice
 from kbeval.studies.tuning_compare import holm
 from kbeval.studies.tuning_effects import wrong_belief
-from kbeval.studies.tuning_files import settings_after
+from kbeval.studies.tuning_files import fragment, settings_after
 from kbeval.studies.tuning_parts import Ask, cost_at, cost_of, objective_of, turned
 from kbeval.studies.tuning_tables import (
     before_after,
@@ -142,7 +144,9 @@ def test_the_reasons_stand_in_the_yml_as_comments(kbeval, workplace):
         "best expected_cost on 80 queries of dev",
         "held out (test, 80 queries): cuts from dev alone, every rate from test alone",
     ]
-    assert any(line.startswith("too_few_labels: 59 without an error") for line in comments)
+    assert any(
+        line.startswith("too_few_labels: 59 queries graded HIGHLY_RELEVANT") for line in comments
+    )
 
 
 def test_the_check_reads_the_table_of_look_ups(kbeval, workplace):
@@ -231,7 +235,22 @@ def test_certified_cuts_stand_beside_the_naive_optimum(kbeval, workplace):
     assert "certified: precision[HIGHLY_RELEVANT] >= 0.8, leak_rate <= 0.2 hold for cuts" in out
     assert "naive optimum: cuts" in out
     assert "coverage given up for the certificate" in out
-    assert "hold for cuts" in (workplace / "o" / "recommended.yml").read_text()
+    assert "without a claim: see certified.yml" in (workplace / "o" / "recommended.yml").read_text()
+    promised = (workplace / "o" / "certified.yml").read_text()
+    assert "hold for cuts" in promised
+    assert (workplace / "o" / "certified-check.sql").exists()
+    found = json.loads((workplace / "o" / "tuning.json").read_text())["encoders"]["hashing"]
+    (first, *_) = [triple for triple in found["certified_triples"] if triple["equivalent"]]
+    settings = yaml.safe_load(promised)["retrieval"]["normalization"]
+    assert {key: first[key] for key in settings if key in first} == {
+        key: value for key, value in settings.items() if key != "distance"
+    }
+    opened = open_set(made, encoder="hashing", settings=Settings())
+    judged = gather_splits(opened, ("dev", "test"))[1]
+    cuts = [math.inf if cut is None else cut for cut in found["certified"]["cuts"].values()]
+    for part_of in judged.values():  # what is pasted grades as the certified pair does
+        pasted = Normalization.model_validate(settings)
+        assert (levels(part_of, pasted) == levels_at(part_of, *cuts)).all()
     again = kbeval("tune", made, *HASHING, "--precision", "0.9", "--certified", "--out", "o")
     assert again[0] == 1
     assert "they confirm once" in again[1]
@@ -428,7 +447,8 @@ def test_the_settings_written_are_the_settings_that_grade(workplace):
     tuning = tune_set(made, encoders=("hashing",), resamples=20)
     tuned = tuning.tuned[0]
     assert tuned.recommended
-    assert settings_after(tuned, tuning.name) == tuned.triple.normalization(tuned.ask.present)
+    text = fragment(tuned, tuning.name)
+    assert settings_after(tuned, text) == tuned.triple.normalization(tuned.ask.present)
 
 
 def test_an_opened_set_gathers_both_splits_in_one_pass():
@@ -553,18 +573,18 @@ def test_what_only_unanswerable_queries_are_called_is_not_told_apart(kbeval, wor
     (made / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     _, out, _ = kbeval("tune", made, *HASHING, "--out", "out")
     assert (
-        "separate_cuts: kind: not tried; 'far': unanswerable queries alone, no look-up can know"
-        in out
+        "separate_cuts: kind: not tried; unanswerable queries alone are called 'far', so no "
+        "look-up could tell" in out
     )
     assert "separate_cuts: lang: keep one pair of cuts" in out
 
 
-def tied_to_a_key(folder):
-    """A made set in which every unanswerable query holds a note's title, and no other does."""
-    made = made_set(folder)
+def tied_to_a_key(folder, *, splits=("dev", "test"), sets=("dev", "test")):
+    """A made set; the unanswerable queries of `splits` hold a note's title, and no others do."""
+    made = made_set(folder, splits=sets)
     lines = [json.loads(line) for line in (made / "queries.jsonl").read_text().splitlines()]
     for i, line in enumerate(lines):
-        if not line["metadata"]["answerable"]:
+        if not line["metadata"]["answerable"] and line["metadata"]["split"] in splits:
             line["text"] = f"note {i % 40:03} {line['text']}"
     (made / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     near = [json.loads(line) for line in (made / "corpus.jsonl").read_text().splitlines()]
@@ -579,14 +599,41 @@ def test_the_rule_of_precise_is_written_where_the_other_is_worse_beyond_doubt(kb
     made = tied_to_a_key(workplace / "made")
     code, out, _ = kbeval("tune", made, *HASHING, "--out", "out")
     assert code == 0
-    assert "precise-requires: unique costs more beyond doubt on queries held out" in out
+    assert "precise-requires: unique costs more beyond doubt on the labels that choose" in out
     written = yaml.safe_load((workplace / "out" / "recommended.yml").read_text())
     assert written["retrieval"]["l0"] == {"precise-requires": "unique-and-nearest"}
 
 
-def test_labels_that_confirm_do_not_choose_the_rule(kbeval, workplace):
-    made = tied_to_a_key(workplace / "made")
-    options = ("--precision", "0.5", "--certified", "--out", "out", "--json")
-    found = json.loads(kbeval("tune", made, *HASHING, *options)[1])["encoders"]["hashing"]
-    assert found["precise_rules"]["unique_is_worse"] is True
-    assert found["precise_requires"] == "unique"
+@pytest.mark.parametrize(
+    ("options", "split", "rule"),
+    [
+        ((), "dev", "unique-and-nearest"),
+        ((), "test", "unique"),
+        (("--precision", "0.5", "--certified"), "dev", "unique-and-nearest"),
+        (("--precision", "0.5", "--certified"), "test", "unique"),
+    ],
+)
+def test_the_rule_is_chosen_by_the_labels_that_choose(kbeval, workplace, options, split, rule):
+    made = tied_to_a_key(workplace / "made", splits=(split,))
+    out = kbeval("tune", made, *HASHING, *options, "--out", "out", "--json")[1]
+    found = json.loads(out)["encoders"]["hashing"]
+    assert found["precise_requires"] == found["precise_rules"]["chosen"]["rule"] == rule
+
+
+def test_without_a_dev_split_the_rule_is_chosen_anew_in_every_training_part(workplace):
+    made = tied_to_a_key(workplace / "made", splits=("test",), sets=("test",))
+    tuned = tune_set(made, encoders=("hashing",), resamples=20).tuned[0]
+    judged, groups = tuned.parts.chosen_on, tuned.parts.groups
+    numbers = fold_numbers(group_codes(judged, groups), judged.answerable)
+    slow = []
+    for number in numbers:
+        cost = np.empty(len(judged))
+        for fold in range(5):
+            train, held = number != fold, number == fold
+            rule = choose_rule(part(judged, train), Costs(), Costs(), groups=groups[train]).rule
+            pair = choose(judged, Costs(), among=train, precise_requires=rule).distances
+            level = levels_at(judged, *pair, rule)
+            cost[held] = cost_of(judged, level, Costs())[held]
+        slow.append(cost)
+    assert tuned.held.cost == pytest.approx(np.mean(slow, axis=0))
+    assert tuned.after["expected_cost"].value == pytest.approx(np.mean(slow))

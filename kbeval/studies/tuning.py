@@ -33,20 +33,21 @@ from kbeval.evaluation.tuning.stability import RESAMPLES, Stability, stability
 from kbeval.evaluation.tuning.targets import macro_f1_rate, target_accuracy
 from kbeval.studies.tuning_certified import certified_choice, certified_together
 from kbeval.studies.tuning_compare import Comparison, compare_encoders
+from kbeval.studies.tuning_constants import with_constants
 from kbeval.studies.tuning_effects import precise_rules, wrong_belief
 from kbeval.studies.tuning_parts import (
     Ask,
     Parts,
     choice_on,
-    cost_at,
     cost_of,
-    held_cuts,
     hold_out,
     objective_of,
     paired,
     parts_of,
+    rule_choice,
 )
-from kbeval.studies.tuning_result import Tuned, Tuning, own_folder, slug
+from kbeval.studies.tuning_result import Tuned, Tuning, Written, own_folder, slug
+from kbeval.studies.tuning_topics import topics_of
 from kbeval.studies.tuning_verdicts import doubtful_table, separate_parts, too_few
 
 
@@ -130,25 +131,18 @@ def tune_opened(
 ) -> Tuned:
     """Tune one encoder's cuts over an opened set; `ask.settings` must be those it opened with."""
     parts = parts_of(opened, seed=ask.seed, progress=progress)
-    rules = precise_rules(parts, ask)
-    # labels that confirm may choose nothing, so a certificate keeps the present rule
-    switched = rules.unique_is_worse and not certified
-    rule: PreciseRule = "unique-and-nearest" if switched else ask.present_rule
+    rules = precise_rules(parts, ask, rule_choice(parts, ask, certified=certified))
+    rule = rules.chosen.rule
     held = hold_out(parts, ask, rule)
     choice = _choice(held, parts, ask, rule)
     certificate = _certificate(parts, ask, rule, folder) if certified else None
     chosen = choice
-    if choice is not None and certificate is not None and certificate.cuts is not None:
-        chosen = certified_choice(choice, certificate.cuts, parts, ask)
+    if choice is not None:
+        pays = held.pays if isinstance(held, HeldOut) else {}
+        chosen = with_constants(choice, pays, parts, ask)
     stable = None if choice is None else _stability(parts, ask, rule, resamples)
     present = levels(parts.reported, ask.present, ask.present_rule)
     ways = () if chosen is None else triples(parts.chosen_on, chosen, ask.present)
-    if (
-        chosen is not None
-        and isinstance(held, HeldOut)
-        and not isinstance(ask.objective, Constraints)
-    ):
-        chosen = without_ground(chosen, held, ask)
     separate, not_separated = ((), ()) if choice is None else separate_parts(parts, ask, rule)
     tuned = Tuned(
         encoder=opened.knowledge.encoder.name,
@@ -162,7 +156,7 @@ def tune_opened(
         stability=stable,
         hinges=() if stable is None else _hinges(parts, ask, rule, stable),
         before=_before(parts, ask, present),
-        gain=_gain(parts, ask, rule, present) if isinstance(held, HeldOut) else None,
+        gain=_gain(parts, ask, present, held) if isinstance(held, HeldOut) else None,
         rules=rules,
         first=first_place(parts.reported, present, parts.labelled, parts.evidence, ask.costs),
         certificate=certificate,
@@ -172,6 +166,8 @@ def tune_opened(
         too_few=too_few(held, parts, ask),
         doubtful=doubtful_table(parts, ask),
         triples=ways,
+        certified=_certified(choice, certificate, parts, ask),
+        topics=topics_of(parts, rule, choice, certificate),
         beliefs=(),
     )
     return _with_beliefs(tuned) if both_conventions else tuned
@@ -204,21 +200,6 @@ def _choice(
     return None if isinstance(found, Infeasible) else found
 
 
-def without_ground(choice: Choice, held: HeldOut, ask: Ask) -> Choice:
-    """The choice with a reason in place of each cut that does not pay on queries held out.
-
-    Under constraints a cut stays: what it must keep was asked, whatever it costs.
-    """
-    if isinstance(ask.objective, Constraints):
-        return choice
-    found = {
-        level: f"no cut pays on queries held out; the best constant is {pays.best_constant!r}"
-        for level, pays in held.pays.items()
-        if pays.pays is False
-    }
-    return replace(choice, one_class=found | dict(choice.one_class))
-
-
 def _certificate(
     parts: Parts, ask: Ask, rule: PreciseRule, folder: str | Path | None
 ) -> Certificate:
@@ -227,6 +208,16 @@ def _certificate(
     return certify(
         proposing, confirming, asked, precise_requires=rule, seed=ask.seed, folder=folder
     )
+
+
+def _certified(
+    choice: Choice | None, certificate: Certificate | None, parts: Parts, ask: Ask
+) -> Written | None:
+    """The certified pair as settings, graded anew over the labels that chose it."""
+    if choice is None or certificate is None or certificate.cuts is None:
+        return None
+    pair = certified_choice(choice, certificate.cuts, parts, ask)
+    return Written(pair, triples(parts.chosen_on, pair, ask.present))
 
 
 def _stability(parts: Parts, ask: Ask, rule: PreciseRule, resamples: int) -> Stability:
@@ -258,10 +249,9 @@ def _before(parts: Parts, ask: Ask, level: Any) -> dict[str, Rate]:  # noqa: ANN
     return rates
 
 
-def _gain(parts: Parts, ask: Ask, rule: PreciseRule, present: Any) -> Rate:  # noqa: ANN401
+def _gain(parts: Parts, ask: Ask, present: Any, held: HeldOut) -> Rate:  # noqa: ANN401
     """What the chosen cuts save a query against the present settings, on queries held out."""
-    after = cost_at(parts.reported, held_cuts(parts, ask, rule), ask.costs, rule)
-    return paired(parts.reported, cost_of(parts.reported, present, ask.costs) - after)
+    return paired(parts.reported, cost_of(parts.reported, present, ask.costs) - held.cost)
 
 
 def _with_beliefs(tuned: Tuned) -> Tuned:

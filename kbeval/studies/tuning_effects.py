@@ -13,9 +13,9 @@ from kbeval.evaluation.costs import Costs
 from kbeval.evaluation.judge import Judged, Worth
 from kbeval.evaluation.measures import cuts, levels, measure
 from kbeval.evaluation.statistics import Rate, mean_interval, rate
-from kbeval.evaluation.tuning.exact_first import RULES
 from kbeval.evaluation.tuning.export import grade_mix
 from kbeval.evaluation.tuning.ladder import PreciseRule
+from kbeval.evaluation.tuning.rule_choice import RULES, RuleChoice
 from kbeval.records import Convention, Level
 from kbeval.studies.tuning_parts import Ask, Parts, cost_at, held_cuts, paired, turned
 
@@ -43,26 +43,26 @@ class RuleOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PreciseRules:
-    """Both rules, and the paired difference in cost: `unique-and-nearest` less `unique`."""
+    """The rule that the choosing labels chose, and what both achieve where it is reported.
 
+    `difference` is the paired one in cost on the reported queries: `unique-and-nearest` less
+    `unique`. It describes; `chosen` holds what decided.
+    """
+
+    chosen: RuleChoice
     outcomes: tuple[RuleOutcome, ...]
     difference: Rate
-
-    @property
-    def unique_is_worse(self) -> bool:
-        """The specs' rule costs more beyond doubt: the whole interval lies below 0."""
-        return self.difference.high is not None and bool(self.difference.high < 0)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, by rule."""
         return {
             **{outcome.rule: outcome.to_json() for outcome in self.outcomes},
             "difference": self.difference.to_json(),
-            "unique_is_worse": self.unique_is_worse,
+            "chosen": self.chosen.to_json(),
         }
 
 
-def precise_rules(parts: Parts, ask: Ask) -> PreciseRules:
+def precise_rules(parts: Parts, ask: Ask, chosen: RuleChoice) -> PreciseRules:
     """What either rule achieves on queries held out, each at its own best cuts (design.md 3)."""
     judged, outcomes, paid = parts.reported, [], []
     for rule in RULES:
@@ -73,7 +73,7 @@ def precise_rules(parts: Parts, ask: Ask) -> PreciseRules:
         mean = mean_interval(cost, judged.cluster, bounds=ask.costs.bounds)
         outcomes.append(RuleOutcome(rule, int(precise.sum()), precision, mean))
         paid.append(cost)
-    return PreciseRules(tuple(outcomes), paired(judged, paid[1] - paid[0]))
+    return PreciseRules(chosen, tuple(outcomes), paired(judged, paid[1] - paid[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,14 @@ from kbeval.evaluation.tuning.held_out import HeldOut
 from kbeval.studies.tuning_result import Tuned, Tuning, own_folder
 
 YML, SQL = "recommended.yml", "check.sql"
+CERTIFIED_YML, CERTIFIED_SQL = "certified.yml", "certified-check.sql"
 
 
 def save_tuning(tuning: Tuning, folder: str | Path) -> list[Path]:
     """Write tuning.json; per encoder doubtful.csv and, where recommended, the yml and the SQL.
 
-    Several encoders get a folder each. Where nothing is recommended no settings are written.
+    Certified cuts get a yml and an SQL of their own. Several encoders get a folder each. Where
+    nothing is recommended no settings are written.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -46,20 +48,57 @@ def fragment(tuned: Tuned, name: str) -> str:
     )
 
 
+def certified_fragment(tuned: Tuned, name: str) -> str:
+    """The yml of the certified pair. Raises `ConfigError` where there is none to write."""
+    certified = tuned.certified
+    if certified is None or certified.triple is None:
+        raise ConfigError(f"{name}, {tuned.encoder}: no certified settings")
+    return yml_fragment(
+        certified.choice,
+        certified.triple,
+        tuned.ask.present,
+        reasons=list(certified_reasons(tuned, name)),
+    )
+
+
+def certified_reasons(tuned: Tuned, name: str) -> Iterator[str]:
+    """What the certified pair may claim, and what it costs: bounds, as rates would flatter it."""
+    certificate = tuned.certificate
+    yield f"{name}, encoder {tuned.encoder}, distances in {tuned.parts.reported.convention}"
+    if certificate is None or certificate.cuts is None:
+        return
+    yield str(certificate)
+    last = [step for step in certificate.steps if step.distance == certificate.cuts[0]]
+    for step in last[:1]:
+        yield (
+            f"precision[HIGHLY_RELEVANT] at least {step.lower_bound:.3f} "
+            f"({step.errors} errors in {step.n} of the confirming queries)"
+        )
+    if certificate.leak is not None:
+        leak = certificate.leak
+        yield f"leak_rate at most {leak.bound:.3f} ({leak.errors} of {leak.n} unanswerable queries)"
+    if certificate.coverage_given_up is not None:
+        yield f"coverage given up for the certificate: {certificate.coverage_given_up:.3f}"
+    if tuned.topics is not None:
+        yield from tuned.topics.lines()
+
+
 def reasons(tuned: Tuned, name: str) -> Iterator[str]:
     """Why these settings, a line each: comments of the yml."""
     dev, test = tuned.parts.splits
     yield f"{name}, encoder {tuned.encoder}, distances in {tuned.parts.reported.convention}"
     yield f"best {name_of(tuned.ask.objective)} on {len(tuned.parts.chosen_on)} queries of {dev}"
+    if tuned.certified is not None:
+        yield f"the best on the labels that chose it, without a claim: see {CERTIFIED_YML}"
     if isinstance(tuned.held, HeldOut):
         yield f"held out ({test}, {tuned.held.n} queries): {tuned.held.told}"
+        if tuned.chosen is not None and tuned.chosen.constants:
+            yield "after: with the best cuts, before a cut that does not pay became a constant"
         yield _changed(tuned, "expected_cost")
         yield _changed(tuned, "leak_rate")
         yield _changed(tuned, "precision[HIGHLY_RELEVANT]")
     else:
         yield str(tuned.held)
-    if tuned.certificate is not None:
-        yield str(tuned.certificate)
     if tuned.stability is not None:
         yield f"{tuned.stability.highly_relevant} (distances; not a confidence interval)"
         yield f"{tuned.stability.reference} (distances; not a confidence interval)"
@@ -78,19 +117,17 @@ def verdict_lines(tuned: Tuned) -> Iterator[str]:
     yield from (f"too_few_labels: {few}" for few in tuned.too_few)
     yield from (f"separate_cuts: {part}" for part in (*tuned.separate, *tuned.not_separated))
     yield from (f"hinges on {line}" for line in tuned.hinges)
-    if tuned.rules.unique_is_worse:
-        kept = "the present rule is kept, as labels that confirm may choose nothing"
-        written = tuned.rule == "unique-and-nearest"
+    if tuned.rule != tuned.ask.present_rule:
         yield (
-            "precise-requires: unique costs more beyond doubt on queries held out "
-            f"(unique-and-nearest less unique: {tuned.rules.difference}); "
-            + ("unique-and-nearest is written" if written else kept)
+            "precise-requires: unique costs more beyond doubt on the labels that choose "
+            f"(unique-and-nearest less unique: {told(tuned.rules.chosen.difference)}, out of "
+            f"fold); {tuned.rule} is written"
         )
 
 
-def settings_after(tuned: Tuned, name: str) -> Normalization:
-    """The present settings with the fragment pasted in; its comments change nothing."""
-    pasted = yaml.safe_load(fragment(tuned, name))["retrieval"]["normalization"]
+def settings_after(tuned: Tuned, text: str) -> Normalization:
+    """The present settings with a fragment pasted in; its comments change nothing."""
+    pasted = yaml.safe_load(text)["retrieval"]["normalization"]
     present = tuned.ask.present.model_dump(by_alias=True)
     return Normalization.model_validate(present | pasted)
 
@@ -99,11 +136,18 @@ def _save_one(tuned: Tuned, name: str, folder: Path) -> list[Path]:
     paths = [folder / "doubtful.csv"]
     tuned.doubtful.to_csv(paths[0], index=False)
     if tuned.recommended:
-        level = levels(tuned.parts.reported, settings_after(tuned, name), tuned.rule)
-        for file, text in ((YML, fragment(tuned, name)), (SQL, check_sql(level))):
-            (folder / file).write_text(text, encoding="utf-8")
-            paths.append(folder / file)
+        paths += _save_settings(tuned, fragment(tuned, name), folder / YML, folder / SQL)
+    if tuned.recommended and tuned.certified is not None:
+        text = certified_fragment(tuned, name)
+        paths += _save_settings(tuned, text, folder / CERTIFIED_YML, folder / CERTIFIED_SQL)
     return paths
+
+
+def _save_settings(tuned: Tuned, text: str, yml: Path, sql: Path) -> list[Path]:
+    level = levels(tuned.parts.reported, settings_after(tuned, text), tuned.rule)
+    yml.write_text(text, encoding="utf-8")
+    sql.write_text(check_sql(level), encoding="utf-8")
+    return [yml, sql]
 
 
 def _changed(tuned: Tuned, name: str) -> str:

@@ -17,8 +17,15 @@ from kbeval.evaluation.opening import OpenedSet, Progress, gather_splits
 from kbeval.evaluation.queries import LabelledSet
 from kbeval.evaluation.statistics import Rate, mean_interval
 from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
-from kbeval.evaluation.tuning.cuts import Choice, Objective, choose, levels_at
-from kbeval.evaluation.tuning.folds import fold_numbers, group_codes, halves, out_of_fold, part
+from kbeval.evaluation.tuning.cuts import Choice, Objective, choose
+from kbeval.evaluation.tuning.folds import (
+    fold_numbers,
+    group_codes,
+    halves,
+    mean_cost,
+    out_of_fold,
+    part,
+)
 from kbeval.evaluation.tuning.held_out import (
     HeldOut,
     NotHeldOut,
@@ -26,6 +33,7 @@ from kbeval.evaluation.tuning.held_out import (
     dev_test,
 )
 from kbeval.evaluation.tuning.ladder import PreciseRule
+from kbeval.evaluation.tuning.rule_choice import RuleChoice, choose_rule, rule_in_training
 from kbeval.records import Evidence
 
 OBJECTIVES = ("cost", "accuracy", "macro-f1")
@@ -128,8 +136,28 @@ def parts_of(opened: OpenedSet, *, seed: int = 0, progress: Progress | None = No
     )
 
 
+def rule_choice(parts: Parts, ask: Ask, *, certified: bool = False) -> RuleChoice:
+    """The rule of PRECISE, from the labels that choose; those alone that propose, if certified."""
+    judged, groups = parts.chosen_on, parts.groups
+    if certified and groups is not None:
+        proposes = halves(judged, groups, seed=parts.seed)
+        judged, groups = part(judged, proposes), groups[proposes]
+    return choose_rule(
+        judged,
+        ask.objective,
+        ask.costs,
+        present=ask.present_rule,
+        groups=groups,
+        normalization=ask.present,
+        seed=parts.seed,
+    )
+
+
 def hold_out(parts: Parts, ask: Ask, rule: PreciseRule) -> HeldOut | Infeasible | NotHeldOut:
-    """The choice of cuts, and what it achieves on queries that had no part in it."""
+    """The choice of cuts, and what it achieves on queries that had no part in it.
+
+    Where folds are held out, the rule of PRECISE is chosen anew in each training part.
+    """
     common: dict[str, Any] = {
         "normalization": ask.present,
         "precise_requires": rule,
@@ -137,8 +165,22 @@ def hold_out(parts: Parts, ask: Ask, rule: PreciseRule) -> HeldOut | Infeasible 
     }
     if not parts.folded:
         return dev_test(parts.chosen_on, parts.reported, ask.objective, **common)
+    rule_of = rule_in_training(
+        parts.chosen_on,
+        ask.objective,
+        ask.costs,
+        present=ask.present_rule,
+        groups=parts.groups,
+        normalization=ask.present,
+        seed=parts.seed,
+    )
     return cross_validated(
-        parts.chosen_on, ask.objective, groups=parts.groups, seed=parts.seed, **common
+        parts.chosen_on,
+        ask.objective,
+        groups=parts.groups,
+        rule_of=rule_of,
+        seed=parts.seed,
+        **common,
     )
 
 
@@ -171,14 +213,7 @@ def held_cuts(parts: Parts, ask: Ask, rule: PreciseRule) -> Pairs:
 
 def cost_at(judged: Judged, pairs: Pairs, costs: Costs, rule: PreciseRule) -> NDArray[np.float64]:
     """The cost of each query at its cuts, averaged over repetitions, of shape (n,)."""
-    table, scale = costs.scaled(), costs.scale
-    rows = [
-        # one cut a query is graded as one cut for all is: it broadcasts
-        table[levels_at(judged, high, reference, rule), judged.worth] / scale
-        for high, reference in zip(*pairs, strict=True)
-    ]
-    mean: NDArray[np.float64] = np.mean(rows, axis=0)
-    return mean
+    return mean_cost(judged, costs, *pairs, rule)
 
 
 def cost_of(judged: Judged, level: NDArray[np.int8], costs: Costs) -> NDArray[np.float64]:
@@ -196,6 +231,12 @@ def part_names(parts: Parts, judged: Judged, by: str) -> NDArray[np.str_]:
     """What language, kind or domain (`by`) each judged query is of, of shape (n,); `-`: none."""
     queries = parts.labelled.queries
     return np.array([getattr(queries[i], by) or "-" for i in judged.query], dtype=np.str_)
+
+
+def topic_names(labelled: LabelledSet, judged: Judged) -> NDArray[np.str_] | None:
+    """The topic of each judged query, of shape (n,); None where one names none."""
+    topics = [labelled.queries[i].metadata.get("topic") for i in judged.query]
+    return np.array([str(topic) for topic in topics], dtype=np.str_) if all(topics) else None
 
 
 def turned(judged: Judged) -> Judged:
@@ -217,9 +258,9 @@ def turned(judged: Judged) -> Judged:
 
 
 def _groups(labelled: LabelledSet, judged: Judged) -> tuple[NDArray[np.int64], str]:
-    topics = [labelled.queries[i].metadata.get("topic") for i in judged.query]
-    if all(topics):
-        code = np.unique(np.array([str(topic) for topic in topics]), return_inverse=True)[1]
+    topics = topic_names(labelled, judged)
+    if topics is not None:
+        code = np.unique(topics, return_inverse=True)[1]
         try:
             return group_codes(judged, code), "topic"
         except ConfigError:  # a session or need is torn by topics: it must stay whole

@@ -13,7 +13,7 @@ import pandas as pd
 from kbeval.evaluation.statistics import Rate
 from kbeval.evaluation.tuning.calibration import Calibration, NotCalibrated
 from kbeval.evaluation.tuning.certificate import Certificate
-from kbeval.evaluation.tuning.constraints import Infeasible
+from kbeval.evaluation.tuning.constraints import Constraints, Infeasible
 from kbeval.evaluation.tuning.cuts import Choice, name_of
 from kbeval.evaluation.tuning.exact_first import FirstPlace
 from kbeval.evaluation.tuning.export import Triple
@@ -22,18 +22,34 @@ from kbeval.evaluation.tuning.held_out import HeldOut, NotHeldOut
 from kbeval.evaluation.tuning.ladder import PreciseRule
 from kbeval.evaluation.tuning.plan import TooFewLabels
 from kbeval.evaluation.tuning.stability import Stability
+from kbeval.records import Level
 from kbeval.studies.tuning_compare import Comparison
 from kbeval.studies.tuning_effects import PreciseRules, WrongBelief
 from kbeval.studies.tuning_parts import Ask, Parts
+from kbeval.studies.tuning_topics import Topics
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A pair of cuts, and the ways to write it as settings."""
+
+    choice: Choice
+    triples: tuple[Triple, ...]
+
+    @property
+    def triple(self) -> Triple | None:
+        """The settings to paste: the first way that says the same."""
+        return next((triple for triple in self.triples if triple.equivalent), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuned:
     """The answer for one encoder; `choice` is None where no pair keeps the constraints.
 
-    `chosen` is what is recommended: the choice, or the certified cuts where these were asked and
-    found. `before` are the present settings' rates on the reported queries, `gain` the paired
-    saving per query from there to the chosen cuts, held out.
+    `chosen` is what is recommended: the choice, with a constant in place of a cut that does not
+    pay. `certified` are the certified cuts, where these were asked and found. `before` are the
+    present settings' rates on the reported queries, `gain` the paired saving per query from there
+    to the best cuts, held out.
     """
 
     encoder: str
@@ -57,6 +73,8 @@ class Tuned:
     too_few: tuple[TooFewLabels, ...]
     doubtful: pd.DataFrame
     triples: tuple[Triple, ...]
+    certified: Written | None
+    topics: Topics | None
     beliefs: tuple[WrongBelief, ...]
 
     @property
@@ -67,7 +85,15 @@ class Tuned:
     @property
     def triple(self) -> Triple | None:
         """The settings to paste: the first way to write the cuts that says the same."""
-        return next((triple for triple in self.triples if triple.equivalent), None)
+        return None if self.chosen is None else Written(self.chosen, self.triples).triple
+
+    @property
+    def ungrounded(self) -> frozenset[Level]:
+        """The levels for which no cut can be chosen, or none pays; under constraints the former."""
+        pays = self.held.pays if isinstance(self.held, HeldOut) else {}
+        asked = isinstance(self.ask.objective, Constraints)
+        unpaid = [level for level, found in pays.items() if found.pays is False and not asked]
+        return frozenset([*unpaid, *(self.chosen.one_class if self.chosen else ())])
 
     @property
     def refused(self) -> str:
@@ -78,7 +104,9 @@ class Tuned:
             return "the certificate that was asked for is not given"
         if self.triple is None:
             return "no settings say exactly what the cuts say"
-        if len(self.chosen.one_class) == 2 and self.rule == self.ask.present_rule:
+        if self.certified is not None and self.certified.triple is None:
+            return "no settings say exactly what the certified cuts say"
+        if len(self.ungrounded) == 2 and self.rule == self.ask.present_rule:
             return "these labels give no ground for either cut"
         return ""
 
@@ -101,8 +129,13 @@ class Tuned:
             "recommended": self.recommended,
             "refused": self.refused,
             "choice": None if self.choice is None else self.choice.to_json(limit),
+            "chosen": None if self.chosen is None else self.chosen.to_json(limit),
             "certified": None if self.certificate is None else self.certificate.to_json(),
             "triples": [triple.to_json() for triple in self.triples],
+            "certified_triples": []
+            if self.certified is None
+            else [triple.to_json() for triple in self.certified.triples],
+            "topics": None if self.topics is None else self.topics.to_json(),
             "before": {name: rate.to_json() for name, rate in self.before.items()},
             "after": {name: rate.to_json() for name, rate in self.after.items()},
             "gain": None if self.gain is None else self.gain.to_json(),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import numpy as np
+
+from kbeval.evaluation.measures import cuts as present_cuts
 from kbeval.evaluation.tuning.calibration import NotCalibrated
 from kbeval.evaluation.tuning.constraints import Infeasible
 from kbeval.evaluation.tuning.cuts import name_of
+from kbeval.evaluation.tuning.export import Triple
 from kbeval.evaluation.tuning.held_out import HeldOut
 from kbeval.evaluation.tuning.plan import LabelPlan
 from kbeval.evaluation.tuning.plateau import Cut, decimal
+from kbeval.records import Level
 from kbeval.studies.tuning_compare import Comparison
 from kbeval.studies.tuning_effects import WHICH, WrongBelief
 from kbeval.studies.tuning_files import told, verdict_lines
@@ -53,10 +58,13 @@ def tuned_lines(tuned: Tuned) -> Iterator[str]:
     else:
         chose, reported = len(parts.chosen_on), len(parts.reported)
         yield f"tuned on {chose} queries of {dev}, reported on {reported} of {test}"
+    yield from _present_lines(tuned)
     yield from _cut_lines(tuned)
     yield from _held_lines(tuned)
     yield from _verdicts(tuned)
     yield from _certificate(tuned)
+    if tuned.topics is not None:
+        yield from tuned.topics.lines()
     yield from _precise_rules(tuned)
     yield f"calibration: {_calibration(tuned)}"
     yield from _settings(tuned)
@@ -68,6 +76,31 @@ def _which(tuned: Tuned) -> str:
     return WHICH[tuned.parts.reported.convention]
 
 
+def _present_lines(tuned: Tuned) -> Iterator[str]:
+    """How far the present thresholds reach with this encoder, and why they may say nothing."""
+    judged, present = tuned.parts.chosen_on, tuned.ask.present
+    near = judged.distance[(judged.l0_count == 0) & np.isfinite(judged.distance)]
+    if not len(near):
+        return
+    reach = present_cuts(present)
+    high, reference = (int((near <= cut).sum()) for cut in reach)
+    yield (
+        f"the present thresholds {decimal(present.highly_relevant_threshold)} and "
+        f"{decimal(present.reference_threshold)} of max {decimal(present.max_l2_distance)} reach "
+        f"to distance {' and '.join(f'{cut:.3f}' for cut in reach)}"
+    )
+    yield (
+        f"  of {len(near)} queries of {tuned.parts.splits[0]} without an exact match {high} are "
+        f"HIGHLY_RELEVANT there, {reference} REFERENCE or better: their nearest documents lie at "
+        f"{near.min():.3f} to {near.max():.3f}, half of them within {np.median(near):.3f}"
+    )
+    if not high or high == len(near):
+        yield (
+            f"  {'every' if high else 'none'} of them is HIGHLY_RELEVANT, so that level tells "
+            "nothing: thresholds belong to an encoder, and these were not chosen for this one"
+        )
+
+
 def _cut_lines(tuned: Tuned) -> Iterator[str]:
     if isinstance(tuned.held, Infeasible):
         yield f"no cuts: {tuned.held}"
@@ -77,12 +110,24 @@ def _cut_lines(tuned: Tuned) -> Iterator[str]:
     yield f"the cuts, similarity under max-l2-distance {decimal(limit)}"
     for cut in (chosen.highly_relevant, chosen.reference):
         yield f"  {cut.describe(chosen.convention, limit)}"
+        if cut.level in chosen.constants:
+            best = _best(tuned, cut.level).describe(chosen.convention, limit)
+            yield f"    {chosen.constants[cut.level]}; the best cut was"
+            yield f"    {best}"
         yield from (f"    {line}" for line in _plateau(cut))
     stable = tuned.stability
     if stable is not None:
         yield f"  how much they move, {stable.resamples} resamples (no confidence interval):"
         yield f"    {stable.highly_relevant}"
         yield f"    {stable.reference}"
+
+
+def _best(tuned: Tuned, level: Level) -> Cut:
+    """The best cut of a level where cuts were chosen, whether it pays or not."""
+    if tuned.choice is None:
+        raise ValueError("no cuts were chosen")
+    high = level == Level.HIGHLY_RELEVANT
+    return tuned.choice.highly_relevant if high else tuned.choice.reference
 
 
 def _plateau(cut: Cut) -> Iterator[str]:
@@ -105,9 +150,10 @@ def _held_lines(tuned: Tuned) -> Iterator[str]:
         if not isinstance(held, Infeasible):
             yield str(held)
         return
-    naive = "" if tuned.certificate is None else " (after: the naive optimum)"
-    yield f"before (present settings) and after, held out: {held.told}{naive}"
+    yield f"before (present settings) and after (the best cuts), held out: {held.told}"
     yield from _rows(tuned)
+    if tuned.parts.folded and tuned.rule != tuned.ask.present_rule:
+        yield "  the rule of PRECISE was chosen anew in every training part"
     yield f"  saved a query: {told(tuned.gain)}"
     for name in ("expected_cost", "accuracy", "macro_f1"):
         if name in held.gaps:
@@ -169,11 +215,17 @@ def _precise_rules(tuned: Tuned) -> Iterator[str]:
             f"expected_cost {told(outcome.expected_cost)}"
         )
     yield f"  unique-and-nearest less unique: {told(tuned.rules.difference)}"
+    by = "all labels" if tuned.parts.folded else tuned.parts.splits[0]
+    yield f"  chosen by {by}: {tuned.rules.chosen.rule}"
     first = tuned.first
     yield (
         f"  an L0 match put first: {first.moved_count} moved, {first.lost} answers lost, "
-        f"{first.gained} gained, price {float(first.price):+.4f} a query"
+        f"{first.gained} gained; under the present settings it {_price(float(first.price))}"
     )
+
+
+def _price(price: float) -> str:
+    return f"{'costs' if price > 0 else 'saves'} {abs(price):.3f} a query"
 
 
 def _calibration(tuned: Tuned) -> str:
@@ -189,10 +241,16 @@ def _calibration(tuned: Tuned) -> str:
 def _settings(tuned: Tuned) -> Iterator[str]:
     if tuned.refused:
         yield f"no settings are recommended: {tuned.refused}"
-    if not tuned.triples:
-        return
-    yield "the same cuts as settings (max-l2-distance, highly-relevant, reference):"
-    for triple in tuned.triples:
+    if tuned.triples:
+        yield "the same cuts as settings (max-l2-distance, highly-relevant, reference):"
+        yield from _triples(tuned.triples)
+    if tuned.certified is not None:
+        yield "the certified cuts as settings:"
+        yield from _triples(tuned.certified.triples)
+
+
+def _triples(triples: Iterable[Triple]) -> Iterator[str]:
+    for triple in triples:
         high, reference = (
             "-" if value is None else decimal(value)
             for value in (triple.highly_relevant, triple.reference)

@@ -18,7 +18,6 @@ from kbeval.studies.terminal import some
 from kbeval.studies.tuning_parts import SEPARATE, Ask, Parts, part_names
 
 USUAL_PRECISION = 0.95  # the claim that is spoken of where none is asked
-REPETITIONS = 3  # of the folds in which separate cuts are tried
 CLOSED = "precision[HIGHLY_RELEVANT]"
 
 
@@ -83,7 +82,10 @@ def separate_parts(
         alone = sorted(set(names.tolist()) - set(names[judged.answerable].tolist()))
         if alone:
             told = some([repr(name) for name in alone])
-            left.append(f"{by}: not tried; {told}: unanswerable queries alone, no look-up can know")
+            left.append(
+                f"{by}: not tried; unanswerable queries alone are called {told}, so no look-up "
+                "could tell"
+            )
         elif len(np.unique(names)) > 1:
             tried[by] = names
     if not tried:
@@ -97,7 +99,6 @@ def separate_parts(
             normalization=ask.present,
             precise_requires=rule,
             costs=ask.costs,
-            repetitions=REPETITIONS,
             seed=ask.seed,
         )
     except ConfigError as error:  # a training part cannot serve the objective

@@ -16,11 +16,12 @@ from kbeval.errors import ConfigError
 from kbeval.evaluation.measures import levels
 from kbeval.evaluation.tuning.cuts import Choice, choose
 from kbeval.evaluation.tuning.gains import FEWEST_OF_A_CLASS, part_sizes
+from kbeval.evaluation.tuning.held_out import HeldOut
 from kbeval.evaluation.tuning.ladder import ladder
 from kbeval.evaluation.tuning.objectives import additive_sums
 from kbeval.evaluation.tuning.plateau import decimal
 from kbeval.studies.tuning_files import told
-from kbeval.studies.tuning_parts import SEPARATE, cost_at, cost_of, held_cuts, part_names
+from kbeval.studies.tuning_parts import SEPARATE, cost_of, part_names
 from kbeval.studies.tuning_result import Tuned
 
 COLUMNS = ["by", "part", "answered", "not_answered", "own_highly_relevant", "own_reference", "note"]
@@ -57,7 +58,7 @@ def part_curves(tuned: Tuned) -> list[PartCurve]:
     found = []
     for by in SEPARATE:
         names = part_names(tuned.parts, judged, by)
-        sizes = part_sizes(judged, names, tuned.rule)
+        sizes = part_sizes(judged, names)
         found += [_curve(tuned, by, name, names == name, size) for name, size in sizes.items()]
     return found
 
@@ -76,13 +77,15 @@ def part_table(tuned: Tuned) -> pd.DataFrame:
 
 
 def cost_by_part(tuned: Tuned) -> pd.DataFrame:
-    """Per language, kind and domain: queries, and mean cost before and after, held out."""
+    """Per language, kind and domain: queries, and mean cost before and after, held out.
+
+    NaN where nothing could be held out.
+    """
     judged = tuned.parts.reported
     present = levels(judged, tuned.ask.present, tuned.ask.present_rule)
     before = cost_of(judged, present, tuned.ask.costs)
-    after = cost_at(
-        judged, held_cuts(tuned.parts, tuned.ask, tuned.rule), tuned.ask.costs, tuned.rule
-    )
+    held = tuned.held
+    after = held.cost if isinstance(held, HeldOut) else np.full(len(judged), np.nan)
     tables = [
         pd.DataFrame({"by": by, "part": part_names(tuned.parts, judged, by)}).assign(
             before=before, after=after

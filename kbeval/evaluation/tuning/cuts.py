@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
@@ -21,7 +21,14 @@ from kbeval.errors import ConfigError
 from kbeval.evaluation.costs import Costs
 from kbeval.evaluation.judge import Judged, Worth
 from kbeval.evaluation.tuning.constraints import Constraints, Infeasible, constrained
-from kbeval.evaluation.tuning.ladder import Ladder, PreciseRule, ladder, largest_max_of
+from kbeval.evaluation.tuning.ladder import (
+    Ladder,
+    PreciseRule,
+    Rule,
+    ladder,
+    largest_max_of,
+    may_be_precise,
+)
 from kbeval.evaluation.tuning.objectives import Optimum, accuracy, additive, macro_f1
 from kbeval.evaluation.tuning.plateau import Cut, Interval, cut_at, decimal, finite
 from kbeval.records import Convention, Level
@@ -41,7 +48,8 @@ class Choice:
     """The cuts chosen for one objective, or the verdicts that stand in their place.
 
     `one_class` maps a level to why no number is recommended for it; the cut itself still shows
-    its plateau.
+    its plateau. `constants` maps a level to why its cut is one of the two constants in place of
+    the best one: never or always given.
     """
 
     objective: str
@@ -54,6 +62,7 @@ class Choice:
     convention: Convention
     n: int  # queries tuned on
     pair: tuple[int, int]  # rungs of the ladder
+    constants: Mapping[Level, str] = field(default_factory=dict)
 
     @property
     def distances(self) -> tuple[float, float]:
@@ -74,6 +83,7 @@ class Choice:
                 for cut in (self.highly_relevant, self.reference)
             },
             "one_class": {level.name: why for level, why in self.one_class.items()},
+            "constants": {level.name: why for level, why in self.constants.items()},
         }
 
 
@@ -160,21 +170,22 @@ def name_of(objective: Objective) -> str:
 
 def levels_at(
     judged: Judged,
-    highly_relevant: float,
-    reference: float,
-    precise_requires: PreciseRule = "unique",
+    highly_relevant: float | NDArray[np.float64],
+    reference: float | NDArray[np.float64],
+    precise_requires: Rule = "unique",
 ) -> NDArray[np.int8]:
     """Grade judged queries by two cut distances (inclusive) in place of thresholds, (n,).
 
-    The tool's own `grade`, with the distance turned round so that nearer is greater.
+    The tool's own `grade`, with the distance turned round so that nearer is greater. Cuts and rule
+    may be each query's own, of shape (..., n), and so are the levels then.
     """
     graded = grade(
         judged.l0_count,
         judged.l0_handed_count,
         -judged.distance,
-        highly_relevant=-highly_relevant,
-        reference=-reference,
-        l0_may_be_precise=judged.unique_is_nearest | (precise_requires == "unique"),
+        highly_relevant=np.negative(highly_relevant),
+        reference=np.negative(reference),
+        l0_may_be_precise=may_be_precise(judged, precise_requires),
     )
     return np.where(judged.primary < 0, np.int8(Level.NOT_FOUND), graded)
 

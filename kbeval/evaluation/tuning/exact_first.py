@@ -1,49 +1,21 @@
-"""What L0 does to the verdicts, apart from the cuts: both PRECISE rules, and the first place.
+"""What L0 does to the verdicts, apart from the cuts: the price of the first place.
 
 L0 is taken as it is (no cut moves PRECISE), so its price is shown beside the cuts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.config import Normalization
 from kbeval.evaluation.costs import Costs
 from kbeval.evaluation.judge import Judged, Worth
 from kbeval.evaluation.queries import LabelledSet
-from kbeval.evaluation.tuning.cuts import Choice, choose, levels_at
-from kbeval.evaluation.tuning.ladder import PreciseRule
-from kbeval.records import Evidence, Level
-
-RULES: tuple[PreciseRule, ...] = ("unique", "unique-and-nearest")
-
-
-@dataclass(frozen=True, slots=True)
-class RuleEffect:
-    """One rule of `precise-requires`, at its own best cuts under the costs."""
-
-    rule: PreciseRule
-    precise_count: int
-    precise_answers: int
-    precise_cost: Fraction  # summed over its PRECISE queries, in look-ups
-    expected_cost: Fraction  # per query, over all
-    choice: Choice
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; precision is null where nothing was PRECISE."""
-        count = self.precise_count
-        return {
-            "graded": count,
-            "precision": self.precise_answers / count if count else None,
-            "precise_cost": float(self.precise_cost),
-            "expected_cost": float(self.expected_cost),
-        }
+from kbeval.records import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +38,6 @@ class FirstPlace:
             "gained": self.gained,
             "price": float(self.price),
         }
-
-
-def both_rules(
-    judged: Judged, costs: Costs, *, normalization: Normalization | None = None
-) -> Mapping[PreciseRule, RuleEffect]:
-    """Either rule of `precise-requires` at its own best cuts (design.md 3)."""
-    effects = {}
-    for rule in RULES:
-        chosen = choose(judged, costs, normalization=normalization, precise_requires=rule)
-        choice = cast("Choice", chosen)  # costs always have an optimum
-        level = levels_at(judged, *choice.distances, rule)
-        precise = level == Level.PRECISE
-        cost = costs.scaled()[level, judged.worth]
-        effects[rule] = RuleEffect(
-            rule,
-            int(precise.sum()),
-            int((precise & (judged.worth == Worth.ANSWERS)).sum()),
-            Fraction(int(cost[precise].sum()), costs.scale),
-            Fraction(int(cost.sum()), costs.scale * len(judged)),
-            choice,
-        )
-    return effects
 
 
 def first_place(

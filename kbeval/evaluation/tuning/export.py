@@ -21,7 +21,7 @@ from kbeval.evaluation.judge import Judged
 from kbeval.evaluation.measures import levels
 from kbeval.evaluation.tuning.cuts import Choice, levels_at
 from kbeval.evaluation.tuning.ladder import largest_max_of
-from kbeval.evaluation.tuning.plateau import Cut, decimal, finite
+from kbeval.evaluation.tuning.plateau import NO_LIMIT, Cut, decimal, finite
 from kbeval.records import Level
 from kbeval.retrieval.grading import DECIMALS, distance_to_cosine, l2_to_similarity
 
@@ -181,7 +181,8 @@ def yml_fragment(
     """Settings ready to paste, with the reasons as comments. `triple` must be equivalent.
 
     A level for which the labels give no ground keeps its present threshold, and so does one that
-    would cross it: their lines are comments.
+    would cross it: their lines are comments. A level that is not used, or has no limit, is written
+    as a threshold that does just that.
     """
     kept = {
         Level.HIGHLY_RELEVANT: present.highly_relevant_threshold,
@@ -206,21 +207,31 @@ def yml_fragment(
             told = _reason(cut, choice, triple.max_l2_distance)
             lines.append(f"    {_key(cut)}: {decimal(value)}  # {told}")
         else:
-            lines.append(f"    # {_key(cut)}: {why}")
+            lines.append(f"    # {_key(cut)} stays {decimal(kept[cut.level])}: {why}")
     lines += ["  l0:", f"    precise-requires: {choice.precise_requires}"]
     return "\n".join(lines) + "\n"
 
 
 def _reason(cut: Cut, choice: Choice, limit: float) -> str:
     if cut.note:
-        seen = finite(cut.plateau.accepted)
-        return cut.note + (f"; the farthest seen is {decimal(seen)}" if seen is not None else "")
+        why = choice.constants.get(cut.level)
+        return f"{cut.note}; {_open_end(cut, limit)}" + (f"; {why}" if why else "")
     low, high = cut.plateau.similarity(limit)
     cosine = float(distance_to_cosine(cut.distance, choice.convention))
     return (
         f"distance <= {decimal(cut.distance)}, cosine >= {cosine:.4f}; "
         f"above {decimal(low)} up to {decimal(high)} is of equal value"
     )
+
+
+def _open_end(cut: Cut, limit: float) -> str:
+    """What the threshold of an open end does, and how near the labels came to its edge."""
+    if cut.note == NO_LIMIT:
+        return f"0.0 accepts every distance, the farthest seen is {decimal(cut.gap.accepted)}"
+    reach = decimal(limit * 0.5 * 10.0**-DECIMALS)
+    seen = finite(cut.gap.refused)
+    nearest = "" if seen is None else f", the nearest seen is {decimal(seen)}"
+    return f"1.0 accepts a distance of 0 alone (up to {reach}){nearest}"
 
 
 def grade_mix(level: NDArray[np.int8]) -> dict[str, float]:

@@ -7,6 +7,7 @@ every query ends up with cuts that it had no part in.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,13 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from kbeval.config import Normalization
 from kbeval.errors import ConfigError
+from kbeval.evaluation.costs import Costs
 from kbeval.evaluation.judge import Judged
 from kbeval.evaluation.tuning.constraints import Infeasible
-from kbeval.evaluation.tuning.cuts import Objective, best_cuts
-from kbeval.evaluation.tuning.ladder import Ladder, PreciseRule, ladder, largest_max_of
+from kbeval.evaluation.tuning.cuts import Objective, best_cuts, levels_at
+from kbeval.evaluation.tuning.ladder import Ladder, PreciseRule, Rule, ladder, largest_max_of
 from kbeval.evaluation.tuning.plateau import Interval, midway
 
 FOLDS, REPETITIONS = 5, 10
+RuleOf = Callable[[NDArray[np.bool_]], PreciseRule]  # a training part (n,) -> its rule of PRECISE
 FEWEST_GROUPS = 10  # below: it cannot be held out
 
 
@@ -31,6 +34,7 @@ class HeldOutCuts:
 
     highly_relevant: NDArray[np.float64]  # (repetitions, n)
     reference: NDArray[np.float64]  # (repetitions, n)
+    nearest: NDArray[np.bool_]  # (repetitions, n), whether PRECISE required the nearest document
     infeasible_count: int  # of the trainings; they leave HIGHLY_RELEVANT unused
     training_count: int
 
@@ -111,21 +115,27 @@ def out_of_fold(
     *,
     normalization: Normalization | None = None,
     precise_requires: PreciseRule = "unique",
+    rule_of: RuleOf | None = None,
     parts: NDArray[np.int64] | None = None,
 ) -> HeldOutCuts:
     """Tune on the other folds, for every fold of every repetition.
 
-    `numbers` (repetitions, n) comes from `fold_numbers`. With `parts` (n,) each part gets cuts of
-    its own, and those of all where its training queries cannot be tuned. Raises `ConfigError` for
-    an objective that the labels of a training part cannot serve.
+    `numbers` (repetitions, n) comes from `fold_numbers`. `rule_of` chooses the rule of PRECISE from
+    each training part (n,), in place of `precise_requires`. With `parts` (n,) each part gets cuts
+    of its own, and those of all where its training queries cannot be tuned. Raises `ConfigError`
+    for an objective that the labels of a training part cannot serve.
     """
     tuning = _Tuning.of(judged, objective, normalization, precise_requires)
     cuts = np.full((2, *numbers.shape), -math.inf)
+    nearest = np.full(numbers.shape, precise_requires == "unique-and-nearest")
     feasible = []
     for repetition, number in enumerate(numbers):
         for fold in np.unique(number).tolist():
-            feasible.append(tuning.fill(cuts[:, repetition], number != fold, number == fold, parts))
-    return HeldOutCuts(cuts[0], cuts[1], feasible.count(False), len(feasible))
+            train, held = number != fold, number == fold
+            own = tuning if rule_of is None else replace(tuning, rule=rule_of(train))
+            nearest[repetition, held] = own.rule == "unique-and-nearest"
+            feasible.append(own.fill(cuts[:, repetition], train, held, parts))
+    return HeldOutCuts(cuts[0], cuts[1], nearest, feasible.count(False), len(feasible))
 
 
 def in_sample(
@@ -141,7 +151,24 @@ def in_sample(
     cuts = np.full((2, 1, len(judged)), -math.inf)
     everyone = np.full(len(judged), True)
     feasible = tuning.fill(cuts[:, 0], everyone, everyone, parts)
-    return HeldOutCuts(cuts[0], cuts[1], int(not feasible), 1)
+    nearest = np.full((1, len(judged)), precise_requires == "unique-and-nearest")
+    return HeldOutCuts(cuts[0], cuts[1], nearest, int(not feasible), 1)
+
+
+def mean_cost(
+    judged: Judged,
+    costs: Costs,
+    highly_relevant: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    rule: Rule,
+) -> NDArray[np.float64]:
+    """The cost of each query at its own cuts, averaged over repetitions, of shape (n,).
+
+    The cuts have shape (repetitions, n), and so has the rule where it is by query.
+    """
+    level = levels_at(judged, highly_relevant, reference, rule)
+    mean: NDArray[np.float64] = costs.scaled()[level, judged.worth].mean(axis=0) / costs.scale
+    return mean
 
 
 def tuned_distances(tuned: Ladder, objective: Objective) -> tuple[tuple[float, float], bool]:

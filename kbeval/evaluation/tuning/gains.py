@@ -25,7 +25,7 @@ from kbeval.evaluation.tuning.folds import (
     in_sample,
     out_of_fold,
 )
-from kbeval.evaluation.tuning.ladder import PreciseRule, ladder
+from kbeval.evaluation.tuning.ladder import PreciseRule, Rule, is_precise
 from kbeval.evaluation.tuning.objectives import accuracy_costs
 from kbeval.records import Level
 
@@ -60,6 +60,8 @@ class Pays:
     def __str__(self) -> str:
         """One line: the verdict `no_cut_pays`, or the gain."""
         gain = self.over[self.best_constant]
+        if gain.value == 0 and gain.high is None and self.pays is False:
+            return f"{self.level.name}: no cut pays; the best one is {self.best_constant!r} itself"
         told = {True: "a cut pays", False: "no cut pays", None: "too few to tell if a cut pays"}
         return f"{self.level.name}: {told[self.pays]}; gain over {self.best_constant!r}: {gain}"
 
@@ -118,14 +120,15 @@ def cut_pays(
     highly_relevant: NDArray[np.float64],
     reference: NDArray[np.float64],
     costs: Costs | None,
-    precise_requires: PreciseRule = "unique",
+    precise_requires: Rule = "unique",
 ) -> dict[Level, Pays]:
     """Whether each cut beats both of its constants on held-out queries (`no_cut_pays`).
 
-    The cuts have shape (repetitions, n): those each query was graded with, averaged over
-    repetitions. The total cost is a sum over the two cuts, so each is judged by its own part: Dh
-    against closing nothing or everything, Dr against handing out nothing or everything. A cut
-    pays if the 95 % interval of its gain over both lies above 0. `costs` None counts accuracy.
+    The cuts, and the rule where it is by query, have shape (repetitions, n): those each query was
+    graded with, averaged over repetitions. The total cost is a sum over the two cuts, so each is
+    judged by its own part: Dh against closing nothing or everything, Dr against handing out
+    nothing or everything. A cut pays if the 95 % interval of its gain over both lies above 0.
+    `costs` None counts accuracy.
     """
     close, give = _parts_of_cost(judged, costs, precise_requires)
     many = len(np.unique(judged.cluster)) >= FEWEST_CLUSTERS
@@ -134,8 +137,9 @@ def cut_pays(
         (Level.HIGHLY_RELEVANT, close, highly_relevant),
         (Level.REFERENCE, give, reference),
     ):
-        at_cut = each * (judged.distance <= cuts).mean(axis=0)
-        gains = (-at_cut, each - at_cut)
+        at_cut = (each * (judged.distance <= cuts)).mean(axis=0)
+        everything = np.atleast_2d(each).mean(axis=0)
+        gains = (-at_cut, everything - at_cut)
         over = {
             name: mean_interval(gain, judged.cluster, empty="no query")
             for name, gain in zip(CONSTANTS[level], gains, strict=True)
@@ -199,17 +203,17 @@ def separate_cuts(
         rows.append((by, gain, float((apparent_one - cost(apparent(own))).mean())))
     lower = _holm_lower([gain for _, gain, _ in rows], len(np.unique(judged.cluster)))
     return tuple(
-        SeparateCuts(by, gain, seen, low, part_sizes(judged, parts[by], precise_requires))
+        SeparateCuts(by, gain, seen, low, part_sizes(judged, parts[by]))
         for (by, gain, seen), low in zip(rows, lower, strict=True)
     )
 
 
-def part_sizes(judged: Judged, names: ArrayLike, rule: PreciseRule) -> dict[str, tuple[int, int]]:
+def part_sizes(judged: Judged, names: ArrayLike) -> dict[str, tuple[int, int]]:
     """By part: the queries whose level rests on distance, those answered and those not.
 
     `names` (n,) is the part of each query.
     """
-    given, free = np.asarray(names), ladder(judged, precise_requires=rule).free
+    given, free = np.asarray(names), judged.l0_count == 0
     answers, wrong = judged.worth == Worth.ANSWERS, judged.worth <= Worth.WRONG
     return {
         str(name): (
@@ -260,15 +264,14 @@ def _standard_error(gain: Rate, clusters: int) -> float | None:
 
 
 def _parts_of_cost(
-    judged: Judged, costs: Costs | None, rule: PreciseRule
+    judged: Judged, costs: Costs | None, rule: Rule
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What each query adds to the cost where Dh, and where Dr, accepts it; of shape (n,)."""
+    """What each query adds to the cost where Dh, and where Dr, accepts it; of shape (..., n)."""
     table, scale = (accuracy_costs(), 1) if costs is None else (costs.scaled(), costs.scale)
-    placed = ladder(judged, precise_requires=rule)
     near = np.isfinite(judged.distance)
     close = (table[Level.HIGHLY_RELEVANT] - table[Level.REFERENCE])[judged.worth] / scale
     give = (table[Level.REFERENCE] - table[Level.NOT_FOUND])[judged.worth] / scale
-    return close * (near & ~placed.precise), give * (near & placed.free)
+    return close * (near & ~is_precise(judged, rule)), give * (near & (judged.l0_count == 0))
 
 
 def _cost_of_cuts(

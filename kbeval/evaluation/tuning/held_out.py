@@ -26,12 +26,14 @@ from kbeval.evaluation.tuning.folds import (
     FOLDS,
     REPETITIONS,
     HeldOutCuts,
+    RuleOf,
     fold_numbers,
     group_codes,
+    mean_cost,
     out_of_fold,
 )
 from kbeval.evaluation.tuning.gains import Pays, cut_pays
-from kbeval.evaluation.tuning.ladder import PreciseRule
+from kbeval.evaluation.tuning.ladder import PreciseRule, Rule
 from kbeval.evaluation.tuning.targets import macro_f1_rate, target_accuracy
 from kbeval.records import Level
 
@@ -75,6 +77,7 @@ class HeldOut:
     choice: Choice
     rates: Mapping[str, Rate]
     gaps: Mapping[str, Gap]
+    cost: NDArray[np.float64]  # (n,), of each query held out, averaged over repetitions
     pays: Mapping[Level, Pays]
     measures: Measures | None
     told: str
@@ -154,6 +157,7 @@ def dev_test(
         choice=choice,
         rates=held,
         gaps=_gaps(tuned, held),
+        cost=mean_cost(test, table, high[None], reference[None], precise_requires),
         pays=cut_pays(
             test, high[None], reference[None], _gain_costs(objective, table), precise_requires
         ),
@@ -172,6 +176,7 @@ def cross_validated(
     groups: ArrayLike | None = None,
     normalization: Normalization | None = None,
     precise_requires: PreciseRule = "unique",
+    rule_of: RuleOf | None = None,
     costs: Costs | None = None,
     folds: int = FOLDS,
     repetitions: int = REPETITIONS,
@@ -179,6 +184,8 @@ def cross_validated(
 ) -> HeldOut | Infeasible | NotHeldOut:
     """Choose the cuts on all queries, and hold folds out to see what the procedure achieves.
 
+    `precise_requires` is the rule of the cuts chosen; with `rule_of` it was chosen from these
+    labels, and so it is chosen anew in every training part (`out_of_fold`).
     Folds are drawn by `groups` (n,) (None: clusters), stratified by answerable. Counts are pooled
     over folds, then divided; rates and intervals are averaged over repetitions and approximate.
     Raises `ConfigError` for groups that cut clusters, or as `choose` does.
@@ -200,22 +207,24 @@ def cross_validated(
             numbers,
             normalization=normalization,
             precise_requires=precise_requires,
+            rule_of=rule_of,
         )
     except ConfigError as error:  # the whole set could be tuned, a part of it cannot
         return NotHeldOut(f"a training part cannot be tuned: {error}", count)
     table = objective if isinstance(objective, Costs) else costs or Costs()
-    pooled = _pooled(judged, held, objective, table, precise_requires)
+    pooled = _pooled(judged, held, objective, table)
     tuned, _ = _at_cuts(judged, choice.distances, objective, table, precise_requires)
     return HeldOut(
         choice=choice,
         rates=pooled,
         gaps=_gaps(tuned, pooled),
+        cost=mean_cost(judged, table, held.highly_relevant, held.reference, held.nearest),
         pays=cut_pays(
             judged,
             held.highly_relevant,
             held.reference,
             _gain_costs(objective, table),
-            precise_requires,
+            held.nearest,
         ),
         measures=None,
         told=ALL_CUTS,
@@ -270,11 +279,11 @@ def _at_cuts(
     cuts: tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]],
     objective: Objective,
     costs: Costs,
-    rule: PreciseRule,
+    rule: Rule,
 ) -> tuple[dict[str, Rate], Measures]:
-    """Every rate at two cuts, or at two cuts of each query's own (n,), and the objective's."""
+    """Every rate at two cuts, or at cuts and rule of each query's own (n,), and the objective's."""
     high, reference = cuts
-    level = levels_at(judged, high, reference, rule)  # type: ignore[arg-type]
+    level = levels_at(judged, high, reference, rule)
     # one cut a query is as good as one for all: every use of it broadcasts
     measures = measure(judged, level, reference_cut=reference, costs=costs)  # type: ignore[arg-type]
     rates = rates_of(measures)
@@ -286,12 +295,14 @@ def _at_cuts(
 
 
 def _pooled(
-    judged: Judged, held: HeldOutCuts, objective: Objective, costs: Costs, rule: PreciseRule
+    judged: Judged, held: HeldOutCuts, objective: Objective, costs: Costs
 ) -> dict[str, Rate]:
     """Every rate over all folds of a repetition at once, then averaged over repetitions."""
     rows = [
-        _at_cuts(judged, pair, objective, costs, rule)[0]
-        for pair in zip(held.highly_relevant, held.reference, strict=True)
+        _at_cuts(judged, (high, reference), objective, costs, nearest)[0]
+        for high, reference, nearest in zip(
+            held.highly_relevant, held.reference, held.nearest, strict=True
+        )
     ]
     return {name: averaged([row[name] for row in rows]) for name in rows[0]}
 

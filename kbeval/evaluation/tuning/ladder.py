@@ -18,6 +18,7 @@ from kbeval.records import Convention
 from kbeval.retrieval.grading import DECIMALS, checked_distance, l2_to_similarity
 
 PreciseRule = Literal["unique", "unique-and-nearest"]
+Rule = PreciseRule | NDArray[np.bool_]  # or by query, (..., n): whether `nearest` is required
 RANGE: dict[Convention, float] = {"l2": 2.0, "squared_l2": 4.0}  # of unit vectors
 
 
@@ -77,7 +78,7 @@ def ladder(
     None: that of unit vectors) is the same share a rung.
     """
     kept = np.full(len(judged), True) if among is None else among
-    precise = (judged.l0_count == 1) & (judged.unique_is_nearest | (precise_requires == "unique"))
+    precise = is_precise(judged, precise_requires)
     return ladder_of(
         judged.distance[kept],
         judged.worth[kept],
@@ -86,6 +87,19 @@ def ladder(
         tau=judged.tau[kept],
         largest_max=largest_max_of(judged) if largest_max is None else largest_max,
     )
+
+
+def may_be_precise(judged: Judged, rule: Rule) -> NDArray[np.bool_]:
+    """Whether a unique L0 match of each query may be PRECISE, of shape (..., n) as the rule's."""
+    required = rule == "unique-and-nearest" if isinstance(rule, str) else rule
+    allowed: NDArray[np.bool_] = judged.unique_is_nearest | np.logical_not(required)
+    return allowed
+
+
+def is_precise(judged: Judged, rule: Rule) -> NDArray[np.bool_]:
+    """Whether each query is PRECISE, at every cut, of shape (..., n) as the rule's."""
+    precise: NDArray[np.bool_] = (judged.l0_count == 1) & may_be_precise(judged, rule)
+    return precise
 
 
 def ladder_of(

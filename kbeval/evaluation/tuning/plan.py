@@ -200,9 +200,11 @@ class TooFewLabels:
 
     def __str__(self) -> str:
         """One line, in the numbers of the claim."""
+        leak = self.claim.startswith("leak")
+        counted = "unanswerable queries" if leak else "queries graded HIGHLY_RELEVANT"
         shared = f", {self.shared} as one of {self.claims} claims" if self.claims > 1 else ""
         return (
-            f"{self.alone} without an error support {self.claim} alone{shared}; "
+            f"{self.alone} {counted} without an error support {self.claim} alone{shared}; "
             f"you have {self.have}"
         )
 
@@ -220,7 +222,8 @@ def too_few_labels(
     None where they would be enough if none of them were wrong, as one of `claims`.
 
     >>> str(too_few_labels(31, precision=0.95))
-    '59 without an error support precision >= 0.95 alone, 72 as one of 2 claims; you have 31'
+    '59 queries graded HIGHLY_RELEVANT without an error support precision >= 0.95 alone, 72 as \
+one of 2 claims; you have 31'
     """
     claim, rate = _claim(precision, leak)
     alone, shared = (label_budget(rate, delta, 0) for delta in _deltas(confidence, claims))
