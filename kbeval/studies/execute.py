@@ -17,6 +17,7 @@ from kbeval.studies.parameters import checked_parameters, notebook_cells
 INJECTED = "injected-parameters"
 ENGINE = "kbeval"  # the name of ours among papermill's engines
 BETWEEN_SAVES = 1.0  # s between two copies written while a notebook runs
+REST_OF_OUTPUT = 120  # s for what a finished cell wrote to arrive; nbclient's 4 lose large outputs
 
 
 def run_notebook(
@@ -80,14 +81,18 @@ def _execute(target: Path, values: Mapping[str, Any], *, cwd: Path, **options: o
     path = str(target).replace("{", "{{").replace("}", "}}")  # papermill fills in braces
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # errors are raised below
     folder = {"metadata": {"path": str(cwd)}}  # of the kernel; this process stays where it is
-    given = {"parameters": dict(values), "language": "python", "resources": folder}
+    ours = {"engine_name": _engine(), "iopub_timeout": REST_OF_OUTPUT, "resources": folder}
     try:
-        papermill.execute_notebook(path, path, engine_name=_engine(), **given, **options)
+        papermill.execute_notebook(
+            path, path, parameters=dict(values), language="python", **ours, **options
+        )
     except PapermillExecutionError as error:
         what = f"cell [{error.exec_count}]: {error.ename}: {_line(error.evalue)}"
         raise RunError(f"{target}: {what}") from None
-    except CellTimeoutError:
+    except CellTimeoutError as error:
         limit = f"took longer than {options['execution_timeout']} s"
+        if "IOPub" in str(error):
+            limit = f"ended, but not all of its output came within {REST_OF_OUTPUT} s"
         raise RunError(f"{target}: cell [{_begun(target)}] {limit}") from None
     except RuntimeError as error:  # nbclient's DeadKernelError, or no kernel came up
         what = f"cell [{_begun(target)}]: the kernel died: {_line(str(error))}"
