@@ -85,6 +85,21 @@ def test_the_same_documents_are_the_same_set_and_nothing_is_no_set():
     assert (found.overlap.value, found.overlap.n) == (3 / 8, 4)
 
 
+def test_a_document_that_a_memory_kept_back_was_met_again():
+    withheld = {"retrieval_details": {"withheld": ["x", "y"]}}
+    turns = (
+        Turn("a", returned=("x", "y")),
+        Turn("b", returned=("z",), metadata=withheld),
+        Turn("c", returned=("w",), metadata={"retrieval_details": {"withheld": []}}),
+        Turn("d", metadata=withheld),  # what it returned is not recorded
+        Turn("e", returned=("x", "u")),
+    )
+    found = find_repeats([Session("s1", turns)])
+    assert found.withheld_count.tolist() == [0, 2, 0, -1, 0]
+    assert (found.documents_again.value, found.documents_again.n) == (0.5, 4)
+    assert found.same_documents.value == 0
+
+
 def test_a_record_without_answers_or_without_look_ups_has_no_rates():
     found = find_repeats([session("s1", "a", "b")])
     assert (found.overlap.value, found.overlap.note) == (None, "no look-up says what it returned")
@@ -108,8 +123,8 @@ def test_json_has_every_share_with_its_interval():
     ).to_json()
     assert json.loads(json.dumps(facts)) == facts
     assert (facts["look_ups"], facts["sessions"], facts["encoder"]) == (2, 1, "table")
-    rates = [facts[name] for name in ("exact", "near", "same_documents", "overlap")]
-    assert [rate["value"] for rate in rates] == [0.5, 0.0, 0.5, 0.5]
+    names = ("exact", "near", "same_documents", "overlap", "documents_again")
+    assert [facts[name]["value"] for name in names] == [0.5, 0.0, 0.5, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("near", [1.1, -1.5, float("nan")])

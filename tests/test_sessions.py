@@ -365,6 +365,10 @@ def test_hidden_sessions_hold_no_query_and_keep_their_labels():
         ("""found "it's mine", not 'x'""", "found '…', not '…'"),
         (r"found 'it\'s \"mine\"' here", "found '…' here"),
         ("cut 'in the middle...", "cut '…'"),
+        (
+            "the query is the number 4711.5; a text is expected",
+            "the query is a number; a text is expected",
+        ),
         ("session 's1', turn 2: 'a' is no turn", "session 's1', turn 2: '…' is no turn"),
         ("1 documents: document 'a.md'", "1 documents: document 'a.md'"),
         ("nothing is quoted", "nothing is quoted"),

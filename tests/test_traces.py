@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stand_ins import document, settings, tool
 
+from kbeval.config import load_settings
 from kbeval.errors import DatabaseError, DatasetError
 from kbeval.evaluation.queries import Turn
 from kbeval.evaluation.reading.values import RowProblem
@@ -388,6 +389,14 @@ def test_the_tools_own_record_comes_back_as_what_it_handed_out(url, tmp_path):
     engine.dispose()
 
 
+@pytest.mark.parametrize("memory", ["documents", "none"])
+def test_the_tools_own_record_tells_its_memory_after_one_look_up(tmp_path, memory):
+    chosen = load_settings({"session": {"memory": memory}})
+    asked = tool([document("a.md")], {"a.md": [1, 0], "q": [1, 0]}, chosen=chosen)
+    engine = filled(f"sqlite:///{tmp_path / 'x.db'}", asked.lookup_knowledge("q", "s1")[1])
+    assert open_sessions(engine).recorded_memory == memory
+
+
 # what the details tell
 
 
@@ -427,8 +436,11 @@ def test_a_document_whose_hash_changed_is_told_at_its_turn(tmp_path):
     ("rows", "memory"),
     [
         ([{"dedup_reason": "PARTIAL"}], "documents"),
-        ([{}, {"withheld": []}], "documents"),
-        ([{"matching_after_session_filter": 2}], "documents"),
+        ([{}, {"withheld": ["a.md"]}], "documents"),
+        ([{}, {"withheld": [], "content_changed": []}], "unknown"),
+        ([{"handed_out": handed("a.md"), "retrieved_domains": ["ops"]}], "documents"),
+        ([{"handed_out": handed("a.md"), "retrieved_domains": []}], "none"),
+        ([{"handed_out": [], "retrieved_domains": []}], "unknown"),
         ([{"handed_out": handed("a.md")}, {"handed_out": handed("a.md")}], "none"),
         ([{"handed_out": handed("a.md", a="1")}, {"handed_out": handed("a.md", a="2")}], "unknown"),
         ([{"handed_out": handed("a.md")}, {"handed_out": handed("b.md")}], "unknown"),
@@ -529,6 +541,24 @@ def test_a_table_without_a_needed_column_names_those_it_has(tmp_path):
     path = as_csv(tmp_path, {"session": "s1", "question": "how"})
     with pytest.raises(DatasetError, match="no column query; the columns found are 'session', 'q"):
         open_sessions(path)
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        (["two", "queries"], "session 's1': query is a list; a text is expected"),
+        (1.5, "session 's1': query is the number 1.5; a text is expected"),
+    ],
+)
+def test_a_query_that_is_no_text_leaves_a_gap_in_its_session(tmp_path, query, problem):
+    loaded = open_sessions(as_json_lines(tmp_path, row(), row(query=query)))
+    assert (loaded.left_out, loaded.counts) == ({"malformed": 1}, {"cut_sessions": 1})
+    assert problems(loaded) == [problem]
+
+
+def test_a_session_id_that_is_no_text_costs_its_row(tmp_path):
+    loaded = open_sessions(as_json_lines(tmp_path, row(), row(["s1"]), row(7)))
+    assert (loaded.left_out, list(queries(loaded))) == ({"malformed": 1}, ["s1", "7"])
 
 
 def test_lines_that_cannot_be_read_are_named_and_counted(tmp_path):
@@ -749,6 +779,7 @@ def test_spans_of_other_kinds_are_counted_and_broken_lines_named(tmp_path):
         json.dumps(span("s1", ["two", "queries"], ["a.md"], minute(3))),
         json.dumps(span("s1", "why", [None], minute(4))),
         json.dumps(span("s1", "nothing there", [], minute(5))),
+        json.dumps({"attributes": [{"key": ["no", "text"], "value": {"stringValue": "x"}}]}),
     ]
     path.write_text("\n".join(lines))
     loaded = open_sessions(path)
@@ -758,7 +789,7 @@ def test_spans_of_other_kinds_are_counted_and_broken_lines_named(tmp_path):
         ("nothing there", ()),
     ]
     assert loaded.left_out == {"malformed": 3, "empty_query": 1}
-    assert loaded.counts == {"other_spans": 2, "unnamed_documents": 1, "cut_sessions": 1}
+    assert loaded.counts == {"other_spans": 3, "unnamed_documents": 1, "cut_sessions": 1}
     assert [fault.line for fault in loaded.faults] == [4, 5, 6, 7, 8]
 
 

@@ -58,12 +58,12 @@ class Account:
         self.counts: Counter[str] = Counter()
         self._faults: list[Fault] = []
         self._untold: Counter[str] = Counter()
-        self._first: dict[str, int] = {}
+        self._first: dict[str, int | None] = {}
 
     def leave_out(
         self,
         reason: str,
-        place: int,
+        place: int | None,
         problem: str = "",
         *,
         remedy: str = "",
@@ -75,7 +75,7 @@ class Account:
         self._say(reason, place, problem, remedy, count, severity)
 
     def meet(
-        self, kind: str, place: int, problem: str = "", *, remedy: str = "", count: int = 1
+        self, kind: str, place: int | None, problem: str = "", *, remedy: str = "", count: int = 1
     ) -> None:
         """Count something odd about what is kept, or what is no look-up."""
         self.counts[kind] += count
@@ -109,7 +109,13 @@ class Account:
         return tuple(sorted((*told, *self._faults), key=lambda fault: fault.line or 0))
 
     def _say(
-        self, kind: str, place: int, problem: str, remedy: str, count: int, severity: Severity
+        self,
+        kind: str,
+        place: int | None,
+        problem: str,
+        remedy: str,
+        count: int,
+        severity: Severity,
     ) -> None:
         if problem:
             self.tell(problem, remedy, place=place, severity=severity)
@@ -119,9 +125,9 @@ class Account:
 
     def _summed(self, kind: str) -> Fault:
         what, remedy, severity = SUMMED[kind]
-        first = f"the first in {self.unit} {self._first[kind]}"
-        problem = f"{self._untold[kind]} {what}, {first}"
-        return Fault(self.source, problem, remedy, None, severity)
+        place = self._first[kind]
+        first = "" if place is None else f", the first in {self.unit} {place}"
+        return Fault(self.source, f"{self._untold[kind]} {what}{first}", remedy, None, severity)
 
 
 def tolerant(

@@ -9,7 +9,7 @@ from typing import Any
 from kbeval.evaluation.reading.values import RowProblem, shown
 
 ID_KEYS = ("file_path", "filePath", "path", "id", "source")  # under which a document is named
-SESSION_KEYS = ("withheld", "matching_after_session_filter")  # a tool with a memory records them
+MEMORY_KEYS = ("withheld", "content_changed", "retrieved_domains")  # filled by a memory only
 
 
 def details_of(value: object) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def handed_out(details: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The entries of the documents that were handed out, malformed ones passed over."""
     entries = details.get("handed_out")
     for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, Mapping):
+        if isinstance(entry, dict):
             yield entry
 
 
@@ -85,24 +85,31 @@ def texts_at(details: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(e for e in entries if isinstance(e, str)) if isinstance(entries, list) else ()
 
 
-def tells_of_memory(details: Mapping[str, Any], reason: str | None) -> bool:
-    """Whether this look-up went through a session's memory, by what was recorded of it."""
-    return bool(reason or details.get("dedup_reason")) or any(
-        key in details for key in SESSION_KEYS
-    )
+def remembered(details: Mapping[str, Any], reason: str | None) -> bool | None:
+    """Whether this look-up went through a session's memory; None where nothing tells.
+
+    A memory names a reason, keeps documents back, or lists the domains that the session was
+    given, this answer's included. So an answer with documents and without domains had none.
+    """
+    if reason or details.get("dedup_reason") or any(details.get(key) for key in MEMORY_KEYS):
+        return True
+    return False if details.get("handed_out") and details.get("retrieved_domains") == [] else None
+
+
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and infinities
 
 
 def _parsed(content: str) -> object:
     try:
-        value: object = json.loads(content, parse_constant=lambda name: None)
+        value: object = _DECODER.decode(content)
     except (ValueError, RecursionError):
         raise RowProblem("the text of a JSON column is no JSON") from None
     return value
 
 
 def _document(entry: object) -> str:
-    if isinstance(entry, Mapping):
-        entry = next((entry[key] for key in ID_KEYS if entry.get(key)), None)
+    if isinstance(entry, dict):
+        entry = entry.get(ID_KEYS[0]) or next((entry[k] for k in ID_KEYS if entry.get(k)), None)
     if isinstance(entry, int) and not isinstance(entry, bool):
         return str(entry)
     if not isinstance(entry, str) or not entry.strip():

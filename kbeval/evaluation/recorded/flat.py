@@ -48,7 +48,7 @@ def flat(span: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: object) -> object:
     """A value without OTLP's wrapping."""
     if isinstance(value, list) and value and all(_is_pair(entry) for entry in value):
-        return {entry["key"]: entry["value"] for entry in value}
+        return {str(entry["key"]): entry["value"] for entry in value}
     if isinstance(value, Mapping) and len(value) == 1:
         (name, inner), *_ = value.items()
         if name in _VALUES:

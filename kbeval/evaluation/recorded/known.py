@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kbeval.corpus.identity import normalised_path
@@ -40,13 +40,17 @@ def with_known_documents(
     told = tuple(replace(s, turns=tuple(map(spelled_all, s.turns))) for s in sessions)
     account.counts["respelled_documents"] += sum(new != old for old, new in respelled.items())
     unknown = tuple(dict.fromkeys(path for s in told for path in _named(s) if path not in known))
+    _tell(unknown, account)
+    return told, unknown
+
+
+def _tell(unknown: Sequence[str], account: Account) -> None:
     if unknown:
         account.counts["unknown_documents"] += len(unknown)
         shown = ", ".join(f"document {path!r}" for path in unknown[:NAMED])
         more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
         problem = f"{len(unknown)} documents are not in the corpus: {shown}{more}"
         account.tell(problem, "they are kept", place=None)
-    return told, unknown
 
 
 def _named(session: Session) -> Iterator[str]:

@@ -20,32 +20,28 @@ def with_labels(
     labels. A text out of its session may mean something else there: the labels are as good as
     the queries are self-contained.
     """
-    known: dict[str, dict[Any, Query]] = {}
-    for query in labelled.queries:
-        if query.answerable is not None:
-            same = known.setdefault(fold(query.text), {})
-            same.setdefault(_judgement(query), query)
+    known = _by_text(labelled)
 
-    def labelled_turn(turn: Turn, place: int) -> Turn:
-        found = list(known.get(fold(turn.query), {}).values())
+    def told(turn: Turn) -> Turn:
+        found = known.get(fold(turn.query), [])
         if not found or turn.relevant is not None or turn.answerable is not None:
             return turn
         if len(found) > 1:
-            account.meet("ambiguous_labels", place)
+            account.meet("ambiguous_labels", None)
             return turn
-        account.meet("labelled_turns", place)
+        account.meet("labelled_turns", None)
         return _labelled(turn, found[0], labelled.answers_from)
 
-    return tuple(
-        replace(
-            session,
-            turns=tuple(
-                labelled_turn(turn, turn.metadata.get("row", place))
-                for place, turn in enumerate(session.turns, start=1)
-            ),
-        )
-        for session in sessions
-    )
+    return tuple(replace(session, turns=tuple(map(told, session.turns))) for session in sessions)
+
+
+def _by_text(labelled: LabelledSet) -> dict[str, list[Query]]:
+    """Folded text -> the labelled queries that ask it, one for each different judgement."""
+    known: dict[str, dict[Any, Query]] = {}
+    for query in labelled.queries:
+        if query.answerable is not None:
+            known.setdefault(fold(query.text), {}).setdefault(_judgement(query), query)
+    return {text: list(queries.values()) for text, queries in known.items()}
 
 
 def _judgement(query: Query) -> tuple[Any, ...]:

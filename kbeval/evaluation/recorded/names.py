@@ -13,13 +13,13 @@ from typing import Any
 from kbeval.evaluation.queries import Session, Turn
 from kbeval.records import Fault
 
-CLEAR_KEYS = frozenset(  # metadata that are labels or marks, never a query
-    """
-    split kind domain domains lang need label_level still_lacks grades
-    relevance_level dedup_reason duration_ms row cut complete
-    """.split()
-)
+CLEAR_KEYS = {  # metadata that are labels or marks, never a query
+    *("split", "kind", "domain", "domains", "lang", "need", "label_level", "still_lacks", "grades"),
+    *("relevance_level", "dedup_reason", "duration_ms", "row", "cut", "complete"),
+}
 _QUOTED = re.compile(r"""(?s)(session |document )?(['"])(?:\\.|(?!\2).)*(?:\2|$)""")
+
+_NUMBER = re.compile(r"the number [^\s;,]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ def hidden_text(problem: str) -> str:
     >>> hidden_text("session 's1', turn 2: 'my salary' is no turn")
     "session 's1', turn 2: '…' is no turn"
     """
-    return _QUOTED.sub(lambda found: found[0] if found[1] else "'…'", problem)
+    unquoted = _QUOTED.sub(lambda found: found[0] if found[1] else "'…'", problem)
+    return _NUMBER.sub("a number", unquoted)
 
 
 def hidden_fault(fault: Fault) -> Fault:

@@ -14,7 +14,13 @@ from kbeval.evaluation.recorded.known import with_known_documents
 from kbeval.evaluation.recorded.labels import with_labels
 from kbeval.evaluation.recorded.loaded import FORMS, Form, LoadedSessions, is_cut
 from kbeval.evaluation.recorded.names import QueryNames, hidden_fault, hidden_text
-from kbeval.evaluation.recorded.rows import NEEDED, look_ups, read_rows_file, starts_as_json
+from kbeval.evaluation.recorded.rows import (
+    NEEDED,
+    ROW_NAMES,
+    look_ups,
+    read_rows_file,
+    starts_as_json,
+)
 from kbeval.evaluation.recorded.spans import looks_like_span, read_spans
 from kbeval.evaluation.recorded.turns import memory_of, sessions_of
 from kbeval.evaluation.sessions import SESSIONS, sessions_in
@@ -48,10 +54,11 @@ def open_sessions(
     if hash_queries is not False:
         names = QueryNames.hashing(hash_queries if isinstance(hash_queries, str) else None)
     try:
-        loaded = _loaded(source, form or form_of(source), documents, labels, names)
+        return _loaded(source, form or form_of(source), documents, labels, names)
     except DatasetError as error:
         raise DatasetError(hidden_text(str(error)) if names.hashed else str(error)) from None
-    return loaded
+    except OSError as error:
+        raise DatasetError(f"{source}: cannot be read ({error.strerror})") from None
 
 
 def form_of(source: str | Path) -> Form:
@@ -91,7 +98,8 @@ def _form_of_lines(path: Path) -> Form:
                 continue
             if looks_like_span(value):
                 return "spans"
-            return "rows" if "turns" not in value and {*NEEDED} <= set(value) else "sessions"
+            is_row = "turns" not in value and all(set(ROW_NAMES[n]) & set(value) for n in NEEDED)
+            return "rows" if is_row else "sessions"
     return "sessions"
 
 

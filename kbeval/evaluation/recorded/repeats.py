@@ -13,6 +13,8 @@ from kbeval.corpus.encoder import Encoder
 from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.errors import ConfigError
 from kbeval.evaluation.queries import Session
+from kbeval.evaluation.recorded.details import texts_at
+from kbeval.evaluation.recorded.turns import DETAILS
 from kbeval.evaluation.statistics import Rate, cluster_rate, rate
 from kbeval.retrieval.l0 import fold
 
@@ -34,6 +36,7 @@ class Repeats:
     earlier query is `near` or more, and the nearest one, the first of several, is the one named.
     Without an encoder `cosine` is NaN throughout. The same documents are the same non-empty set,
     in any order. Counts of documents are -1 where the record does not say what was returned.
+    Under a memory a document is seldom returned again: then `withheld_count` tells.
     """
 
     session: NDArray[np.int64]  # (n,), place of the session among all
@@ -43,6 +46,7 @@ class Repeats:
     documents_of: NDArray[np.int64]  # (n,)
     returned_count: NDArray[np.int64]  # (n,)
     returned_again_count: NDArray[np.int64]  # (n,), those an earlier look-up had returned
+    withheld_count: NDArray[np.int64]  # (n,), kept back because given before, as recorded
     near: float = NEAR
     encoder: str = ""  # its name, empty where none was given
 
@@ -71,11 +75,21 @@ class Repeats:
         again, count = self.returned_again_count[told], self.returned_count[told]
         return cluster_rate(again, count, self.session[told], empty=NOT_RECORDED)
 
+    @property
+    def documents_again(self) -> Rate:
+        """Share of recorded answers that met a document the session had been given before.
+
+        Returned again or withheld for that reason: it holds with and without a memory.
+        """
+        told = self.returned_count >= 0
+        again = (self.returned_again_count[told] > 0) | (self.withheld_count[told] > 0)
+        return rate(again, self.session[told], empty=NOT_RECORDED)
+
     def __len__(self) -> int:
         return len(self.session)
 
     def to_json(self) -> dict[str, Any]:
-        """The four shares with their intervals over sessions, and what they rest on."""
+        """The shares with their intervals over sessions, and what they rest on."""
         return {
             "look_ups": len(self),
             "sessions": int(self.session[-1]) + 1 if len(self) else 0,
@@ -85,6 +99,7 @@ class Repeats:
             "near": self.near_repeats.to_json(),
             "same_documents": self.same_documents.to_json(),
             "overlap": self.overlap.to_json(),
+            "documents_again": self.documents_again.to_json(),
         }
 
 
@@ -196,18 +211,20 @@ def _nearest_before(
 
 
 def _documents(session: Session) -> dict[str, NDArray[np.int64]]:
-    """Of each look-up: whose set of documents it returned, how many, how many of them again."""
+    """Of each look-up: whose set it returned, how many, how many again, how many not."""
     given: set[str] = set()
-    counts: list[tuple[int, int]] = []
+    counts: list[tuple[int, int, int]] = []
     for turn in session.turns:
         returned = set(turn.returned or ())
+        withheld = len(texts_at(turn.metadata.get(DETAILS) or {}, "withheld"))
         told = turn.returned is not None
-        counts.append((len(returned), len(returned & given)) if told else (-1, -1))
+        counts.append((len(returned), len(returned & given), withheld) if told else (-1, -1, -1))
         given |= returned
     sets = [frozenset(turn.returned) if turn.returned else None for turn in session.turns]
-    both = np.array(counts, np.int64).reshape(-1, 2)
+    columns = np.array(counts, np.int64).reshape(-1, 3)
     return {
         "documents_of": _first_places(sets),
-        "returned_count": both[:, 0],
-        "returned_again_count": both[:, 1],
+        "returned_count": columns[:, 0],
+        "returned_again_count": columns[:, 1],
+        "withheld_count": columns[:, 2],
     }

@@ -15,7 +15,7 @@ from kbeval.evaluation.reading.values import RowProblem, text_of
 from kbeval.evaluation.recorded.account import Account, tolerant
 from kbeval.evaluation.recorded.details import details_of, paths_of, returned_of
 from kbeval.evaluation.recorded.instants import instant_of
-from kbeval.evaluation.recorded.turns import DETAILS, LookUp
+from kbeval.evaluation.recorded.turns import DETAILS, LookUp, query_in
 from kbeval.store.reports import LOOKUP
 
 ROW_NAMES: Names = {  # a field -> the columns it goes by; of several that are there the first
@@ -59,9 +59,9 @@ def look_ups(rows: Iterable[Row], account: Account) -> Iterator[LookUp]:
 def look_up_of(fields: Mapping[str, Any], place: int, account: Account) -> LookUp:
     """One row as a look-up; what is odd beside its session and query is told, not fatal.
 
-    Raises `RowProblem`.
+    Raises `RowProblem` for a session id that is none.
     """
-    session_id, query = text_of(fields, "session_id"), text_of(fields, "query")
+    session_id, (query, problem) = text_of(fields, "session_id"), query_in(fields, "query")
     kept = {key: fields[key] for key in KEPT if fields.get(key) not in (None, "")}
     read = partial(tolerant, place=place, account=account)
     details = read("unreadable_details", details_of, fields.get(DETAILS)) or {}
@@ -69,7 +69,7 @@ def look_up_of(fields: Mapping[str, Any], place: int, account: Account) -> LookU
     time, offset = read("unreadable_time", instant_of, _time(fields)) or (None, None)
     kept |= {DETAILS: details} if details else {}
     turn = Turn(query, metadata=kept | {"row": place}, returned=returned, asked_at=time)
-    return LookUp(turn, session_id or None, place, offset)
+    return LookUp(turn, session_id or None, place, offset, problem)
 
 
 def _returned(fields: Mapping[str, Any], details: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -14,7 +14,7 @@ from kbeval.evaluation.reading.values import RowProblem, text_of
 from kbeval.evaluation.recorded.account import Account, tolerant
 from kbeval.evaluation.recorded.flat import RESOURCES, flat, spans_in
 from kbeval.evaluation.recorded.instants import instant_of
-from kbeval.evaluation.recorded.turns import LookUp
+from kbeval.evaluation.recorded.turns import LookUp, query_in
 
 RETRIEVER = "RETRIEVER"
 KIND = ("openinference.span.kind", "span_kind")
@@ -22,7 +22,7 @@ SESSION = ("session.id",)
 TRACE = ("traceId", "trace_id", "context.trace_id", "context.traceId")
 BEGAN = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime")
 NAMED = ("file_path", "path", "source", "file_name")  # in a document's metadata
-_DOCUMENT = re.compile(r"retrieval\.documents\.(\d+)\.(?:document\.)?(.+)")
+_DOCUMENT = re.compile(r"retrieval\.documents\.(\d{1,9})\.(?:document\.)?(.+)")
 
 Attributes = Mapping[str, Any]
 
@@ -40,33 +40,36 @@ def read_spans(path: Path, account: Account) -> Iterator[LookUp]:
     A span without a session takes that of its trace, where another span of it names one. Raises
     `DatasetError` for a file that cannot be read.
     """
-    spans = [(place, _attributes(span)) for place, span in _spans(path, account)]
     by_trace: dict[Any, Any] = {}
-    for _, span in spans:
+    retrievers: list[tuple[int, Attributes]] = []
+    for place, nested in _spans(path, account):
+        span = _attributes(nested)
         if (session := _first(span, SESSION)) and (trace := _first(span, TRACE)):
             by_trace.setdefault(trace, session)
-    retrievers = [(place, span) for place, span in spans if _is_retriever(span, place, account)]
+        if str(_first(span, KIND) or "").upper() == RETRIEVER:
+            retrievers.append((place, span))
+        else:
+            account.meet("other_spans", place)
     named = any(_documents(span) for _, span in retrievers)
-    for place, span in retrievers:
+    for place, retriever in retrievers:
+        session = _first(retriever, SESSION) or by_trace.get(_first(retriever, TRACE))
         try:
-            yield _look_up(span, place, account, by_trace=by_trace, documents=named)
+            yield _look_up(retriever, session, place, account=account, documents=named)
         except RowProblem as problem:
             account.leave_out("malformed", place, str(problem), remedy="it is left out")
 
 
 def _look_up(
-    span: Attributes, place: int, account: Account, *, by_trace: Attributes, documents: bool
+    span: Attributes, session: object, place: int, *, account: Account, documents: bool
 ) -> LookUp:
+    """One retriever span; `documents` says whether spans of this file name what they returned."""
     read = partial(tolerant, place=place, account=account)
-    fields = {
-        "session.id": _first(span, SESSION) or by_trace.get(_first(span, TRACE)),
-        "input.value": _query(span),
-    }
-    session_id, query = text_of(fields, "session.id"), text_of(fields, "input.value")
+    session_id = text_of({"session.id": session}, "session.id")
+    query, problem = query_in({"input.value": _query(span)}, "input.value")
     returned = read("unnamed_documents", _returned, span) if documents else None
     time, offset = read("unreadable_time", instant_of, _first(span, BEGAN)) or (None, None)
     turn = Turn(query, metadata={"row": place}, returned=returned, asked_at=time)
-    return LookUp(turn, session_id or None, place, offset)
+    return LookUp(turn, session_id or None, place, offset, problem)
 
 
 def _spans(path: Path, account: Account) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -100,13 +103,6 @@ def _attributes(span: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(values[key], str):
             values |= flat({key: _json(values.pop(key))})
     return {key.removeprefix("attributes."): value for key, value in values.items()}
-
-
-def _is_retriever(span: Attributes, place: int, account: Account) -> bool:
-    if str(_first(span, KIND) or "").upper() == RETRIEVER:
-        return True
-    account.meet("other_spans", place)
-    return False
 
 
 def _query(span: Attributes) -> object:

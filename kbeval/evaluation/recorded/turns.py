@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
+from typing import Any
 
 from kbeval.evaluation.queries import Session, Turn
+from kbeval.evaluation.reading.values import RowProblem, text_of
 from kbeval.evaluation.recorded.account import Account
 from kbeval.evaluation.recorded.details import (
-    handed_out,
-    tells_of_memory,
+    remembered,
     texts_at,
     versions_of,
 )
@@ -30,6 +31,15 @@ class LookUp:
     session_id: str | None
     place: int  # physical line of a file, id of a row
     offset: timedelta | None = None  # from UTC, as the time was written
+    problem: str = ""  # why its query is none
+
+
+def query_in(fields: Mapping[str, Any], key: str) -> tuple[str, str]:
+    """The query among the fields, "" where there is none, and why what is there is none."""
+    try:
+        return text_of(fields, key), ""
+    except RowProblem as problem:
+        return "", str(problem)
 
 
 @dataclass(slots=True)
@@ -56,8 +66,9 @@ def sessions_of(look_ups: Iterable[LookUp], account: Account) -> tuple[Session, 
             session.look_ups.append(look_up)
         else:
             session.cut = True
-            problem = f"session {look_up.session_id!r}: the query is empty"
-            account.leave_out("empty_query", look_up.place, problem, remedy="it is left out")
+            reason = "malformed" if look_up.problem else "empty_query"
+            why = f"session {look_up.session_id!r}: {look_up.problem or 'the query is empty'}"
+            account.leave_out(reason, look_up.place, why, remedy="it is left out")
     return tuple(
         _session(session_id, session, account)
         for session_id, session in opened.items()
@@ -89,20 +100,21 @@ def in_order(look_ups: Sequence[LookUp], account: Account, *, recorded: bool = F
 def memory_of(sessions: Iterable[Session]) -> Memory:
     """What the recorded tool remembered of a session, as far as the record tells.
 
-    `documents` where a look-up names a `dedup_reason` or what a session filter leaves in its
-    details; `none` where nothing does and a session was given one unchanged document twice;
-    else `unknown`.
+    `documents` where any look-up shows a memory at work; else `none` where one shows that there
+    was none, or a session was given an unchanged document twice; else `unknown`.
     """
-    again = False
+    memory: Memory = "unknown"
     for session in sessions:
         given: set[str] = set()
         for turn in session.turns:
             details = turn.metadata.get(DETAILS) or {}
-            if tells_of_memory(details, turn.metadata.get("dedup_reason")):
+            shows = remembered(details, turn.metadata.get("dedup_reason"))
+            if shows:
                 return "documents"
-            again = again or bool(given & set(turn.returned or ()) - set(turn.changed))
+            if shows is False or given & set(turn.returned or ()) - set(turn.changed):
+                memory = "none"
             given.update(turn.returned or ())
-    return "none" if again else "unknown"
+    return memory
 
 
 def _session(session_id: str, session: _Open, account: Account) -> Session:
@@ -171,8 +183,8 @@ def _begins_late(turns: Iterable[Turn]) -> bool:
     for turn in turns:
         if turn.returned is None:
             return False
-        details = turn.metadata.get(DETAILS) or {}
-        if set(texts_at(details, "withheld")) - given:
+        withheld = texts_at(turn.metadata.get(DETAILS) or {}, "withheld")
+        if not given.issuperset(withheld):
             return True
-        given.update(turn.returned, (str(e.get("file_path")) for e in handed_out(details)))
+        given.update(turn.returned)
     return False
