@@ -5,12 +5,18 @@ defaults; tokens are those of the deepseek vocabulary. Both are the input of thi
 at its end replays them. Everything else was reckoned with pencil and paper.
 """
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from kbeval.corpus.documents import load_corpus
+from kbeval.corpus.encoders import open_encoder
 from kbeval.evaluation.ledger.book import Book
 from kbeval.evaluation.ledger.lines import session_lines
+from kbeval.evaluation.replaying.replay import replay
+from kbeval.evaluation.sessions import load_sessions
+from kbeval.retrieval.knowledge import Knowledge
 from tests.ledger_world import DOCUMENTS, NONE, handed, outcome, policy, replayed, turn
 
 TENANT, TENANT_ZH, KEY, BURST, CODES, LOKI, ROTATION, REDIS = (
@@ -39,7 +45,7 @@ TURNS = [
     turn("Redis 挂了的时候限流还生效吗", LIMITS, need="n6"),
 ]
 
-ZH_KEY = (TENANT_ZH.path, KEY.path)
+ZH_KEY, KEY_ZH = (TENANT_ZH.path, KEY.path), (KEY.path, TENANT_ZH.path)
 REPLAY = replayed(
     TURNS,
     # the answer without memory, and the tokens of its frame
@@ -58,10 +64,10 @@ REPLAY = replayed(
         outcome(TENANT_ZH, KEY, frame=62),
         outcome(frame=55),
         outcome(LOKI, frame=64, level="PRECISE"),
-        outcome(ROTATION, frame=93, withheld=ZH_KEY),
+        outcome(ROTATION, frame=93, withheld=KEY_ZH),
         outcome(frame=62),
         outcome(frame=62),
-        outcome(TENANT, BURST, frame=93, withheld=ZH_KEY),
+        outcome(TENANT, BURST, frame=93, withheld=KEY_ZH),
         outcome(REDIS, frame=100, withheld=(*ZH_KEY, ROTATION.path)),
     ],
     # the same, forgetting after four turns: the seventh turn gets the first one's documents again
@@ -69,7 +75,7 @@ REPLAY = replayed(
         outcome(TENANT_ZH, KEY, frame=62),
         outcome(frame=55),
         outcome(LOKI, frame=64, level="PRECISE"),
-        outcome(ROTATION, frame=93, withheld=ZH_KEY),
+        outcome(ROTATION, frame=93, withheld=KEY_ZH),
         outcome(frame=59),
         outcome(frame=59),
         outcome(KEY, TENANT_ZH, frame=65),
@@ -189,3 +195,29 @@ def test_the_totals_of_the_session():
 
 
 HANDBOOK = Path(__file__).parents[1] / "datasets/handbook"
+
+
+@pytest.mark.model
+def test_the_input_of_this_page_is_what_the_tool_hands_out():
+    """Answers, tokens and frames, replayed over the documents of the handbook that match."""
+    known = {document.path for document in (TENANT, TENANT_ZH, KEY, BURST, LOKI, ROTATION, REDIS)}
+    corpus = load_corpus(HANDBOOK / "docs")
+    matching = tuple(d for d in corpus.documents if d.path in known)
+    base = Knowledge.build(
+        dataclasses.replace(corpus, documents=matching), open_encoder("fast-use")
+    )
+    session = load_sessions(HANDBOOK / "sessions.jsonl")[0][0]
+    assert [t.query for t in session.turns] == [t.query for t in TURNS]
+    assert [set(t.relevant) for t in session.turns] == [set(t.relevant) for t in TURNS]
+    policies = [NONE, DOCUMENTS, policy("four turns", horizon_turns=4)]
+    (now,) = replay([session], base, policies)
+    for name, expected in REPLAY.outcomes.items():
+        assert [facts(o) for o in now.outcomes[name]] == [facts(o) for o in expected]
+    for name in BY_HAND:
+        assert page(session_lines(now)[name]) == rows(BY_HAND[name])
+
+
+def facts(o):
+    """What an outcome says, without the name of the content."""
+    tokens = [document.token_count for document in o.handed]
+    return o.level, o.reason, o.paths, o.withheld, tokens, o.frame_count

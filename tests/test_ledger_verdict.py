@@ -23,6 +23,7 @@ STRICT = Policy(
     "strict",
     load_settings({"retrieval": {"normalization": {"reference-threshold": 0.7}}}),
 )
+ENOUGH = 240  # sessions: none harmed in as many is below 2 %, for three policies together
 
 
 def answers(how, place):
@@ -92,16 +93,16 @@ def ledger_of(count, *, labels=("a",), stale=False, horizon=None, fidelity=None,
         pytest.param(
             40, {"documents": "refills"}, {}, ("no_saving", "saving_not_shown"), id="about nothing"
         ),
-        pytest.param(400, {"documents": "saves"}, {}, ("yes", "documents"), id="harmless"),
+        pytest.param(ENOUGH, {"documents": "saves"}, {}, ("yes", "documents"), id="harmless"),
         pytest.param(
-            400,
+            ENOUGH,
             {"documents": "hides", "4 turns": "saves", "2 turns": "idle"},
             {},
             ("only_with_horizon", "4 turns"),
             id="harmless with a horizon",
         ),
         pytest.param(
-            400,
+            ENOUGH,
             {"documents": "saves", "4 turns": "hides"},
             {},
             ("yes", "documents"),
@@ -162,7 +163,7 @@ def test_the_verdict_is_the_one_that_the_numbers_bear(count, how, options, expec
 def test_harm_counts_against_the_turns_that_are_answered_without_memory():
     """A retrieval that answers one turn in ten must not make a memory look harmless."""
     book = Book([NONE, DOCUMENTS])
-    for place in range(400):
+    for place in range(40):
         size = 100 + place % 3
         asked = [turn("q", ("a",)), turn("r", ("a",)), *[turn("s", ("z",))] * 38]
         none = [outcome("a", handed("x", size)), outcome("a"), *[outcome("b")] * 38]
@@ -238,7 +239,7 @@ def test_no_sure_harm_by_construction_needs_no_sessions(known_by, turns, horizon
 
 
 def test_settings_to_paste_make_the_policy():
-    found = verdict(ledger_of(400, **{"documents": "hides", "4 turns": "saves"}))
+    found = verdict(ledger_of(ENOUGH, **{"documents": "hides", "4 turns": "saves"}))
     assert yaml.safe_load(found.yml)["session"]["horizon-turns"] == 4
     assert load_settings(yaml.safe_load(found.yml)) == FOUR.settings
     refused = verdict(ledger_of(40, documents="idle"))
@@ -247,13 +248,12 @@ def test_settings_to_paste_make_the_policy():
 
 
 def test_the_answer_is_said_in_plain_words():
-    found = verdict(ledger_of(400, documents="saves"))
+    found = verdict(ledger_of(ENOUGH, documents="saves"))
     assert found.text() == (
         "Yes: switch on documents. It withholds at most 2% of the answers, even from an agent "
         "that remembers nothing. documents saves 101 [101, 101] tokens a session once, 101 "
-        "[101, 101] cumulatively; no number of extra look-ups per blocked one would eat what it "
-        "saves once. Of the 800 turns answered without memory it leaves 0.0% [0.0%, 0.9%] "
-        "without an answer."
+        "[101, 101] cumulatively; no look-up is blocked. Of the 480 turns answered without memory "
+        "it leaves 0.0% [0.0%, 1.5%] without an answer."
     )
 
 
@@ -277,7 +277,7 @@ def test_every_answer_has_words_in_both_languages(locale):
         ledger_of(40, documents="hides"),
         ledger_of(40, documents="hides", horizon=1),
         ledger_of(40, path="saves"),
-        ledger_of(400, documents="saves"),
+        ledger_of(ENOUGH, documents="saves"),
     ]
     texts = [verdict(case).text(locale) for case in cases]
     assert len(set(texts)) == len(cases)
