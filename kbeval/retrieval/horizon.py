@@ -108,8 +108,8 @@ class TurnSession(Session):
     Every look-up counts, one that found nothing as well. Between two of them the session answers
     as the last one saw it. A claim taken back leaves the session as if the look-up had not been
     (what later claims took they keep), but only among the latest `EXACT_TURNS`: of older look-ups
-    only the last mark of each document and content is kept. A session of
-    20 look-ups with a document each takes about 10 kB.
+    only the last mark of each document and content is kept.
+    A session of 20 look-ups with a document each takes about 10 kB.
     """
 
     __slots__ = ("horizon", "kept", "last", "settled", "settled_turn", "turns")

@@ -91,7 +91,8 @@ class Lookup:
         """Claim up to `limit` fresh documents, looking deeper until they are found or none is.
 
         Among the `limit` + given nearest at least `limit` are fresh, so one pass is enough
-        unless another thread of the session claims some in between.
+        unless another thread of the session claims some in between, or copies are known by
+        their content.
         """
         limit = self.retrieval.limit
         depth = limit + 1
