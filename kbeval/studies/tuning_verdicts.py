@@ -79,6 +79,8 @@ def separate_parts(
     judged, tried, left = parts.chosen_on, {}, []
     for by in SEPARATE:
         names = part_names(parts, judged, by)
+        if len(np.unique(names)) < 2:
+            continue
         alone = sorted(set(names.tolist()) - set(names[judged.answerable].tolist()))
         if alone:
             told = some([repr(name) for name in alone])
@@ -86,7 +88,7 @@ def separate_parts(
                 f"{by}: not tried; unanswerable queries alone are called {told}, so no look-up "
                 "could tell"
             )
-        elif len(np.unique(names)) > 1:
+        else:
             tried[by] = names
     if not tried:
         return (), tuple(left)
