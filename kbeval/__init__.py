@@ -26,14 +26,16 @@ _HOME = {
     "Knowledge": "retrieval.knowledge",
     "RetrievedDocTracker": "retrieval.tracker",
     "KnowledgeTool": "retrieval.tool",
-    "session_scope": "retrieval.tool",
-    "in_session": "retrieval.tool",
+    "session_scope": "retrieval.session",
+    "in_session": "retrieval.session",
     "grade": "retrieval.grading",
     "l2_to_similarity": "retrieval.grading",
     "open_service": "service",
     "lookup_tool_schema": "domains.schema",
     "load_set": "evaluation.readers",
     "evaluate_set": "evaluation.evaluate",
+    "tune_set": "studies.tuning",
+    "replay_set": "studies.replaying",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -110,3 +110,10 @@ def test_the_command_line_opens_without_the_heavy_libraries():
     code = f"import sys, kbeval.cli; print([m for m in {HEAVY} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_every_name_of_the_package_is_there():
+    import kbeval
+
+    found = {name: getattr(kbeval, name) for name in kbeval.__all__}
+    assert all(value is not None for value in found.values())
