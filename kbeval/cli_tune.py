@@ -86,8 +86,9 @@ def tune(
 
     Chosen exactly on the dev split and reported on test; without dev, folds are held out. Writes
     recommended.yml (ready to paste, its reasons as comments), check.sql, tuning.json and
-    doubtful.csv; with several encoders also how they compare, as tables and pictures. Exit code 1
-    where no settings can be recommended.
+    doubtful.csv; with --certified also certified.yml, the cuts that carry the claim; with several
+    encoders also how they compare, as tables and pictures. Exit code 1 where no settings can be
+    recommended.
 
     Examples: `kbeval tune datasets/handbook --encoder fast-use`, or with promises
     `kbeval tune datasets/handbook --precision 0.9 --leak 0.2 --certified`.

@@ -17,6 +17,7 @@ from kbeval.evaluation.opening import gather_splits, open_set
 from kbeval.evaluation.tuning.constraints import Constraints
 from kbeval.evaluation.tuning.cuts import choose, levels_at
 from kbeval.evaluation.tuning.folds import fold_numbers, group_codes, part
+from kbeval.evaluation.tuning.held_out import dev_test
 from kbeval.evaluation.tuning.rule_choice import choose_rule
 from kbeval.records import Level
 from kbeval.studies.tuning import folder_name, tune_set
@@ -33,6 +34,7 @@ from kbeval.studies.tuning_tables import (
     rates_along_cut,
     reach_by_max,
 )
+from kbeval.studies.tuning_verdicts import broken_promises
 from kbeval.studies.tuning_views import cost_by_part
 from tests.judged_world import A, N, R, W, judged_from
 
@@ -423,6 +425,21 @@ def test_the_cost_of_a_query_is_the_mean_over_repetitions():
     pairs = (np.array([[0.5, 0.5], [0.3, 0.7]]), np.array([[1.0, 1.0], [1.0, 1.0]]))
     # the first is closed, then a reference; the second a reference, then closed and wrong
     assert cost_at(judged, pairs, Costs(), "unique").tolist() == [(0 + 1) / 2, (2 + 11) / 2]
+
+
+def test_a_promise_that_is_not_kept_on_other_queries_is_said():
+    dev = judged_from([0.2] * 40 + [0.9] * 40, [A] * 40 + [N] * 40)
+    ask = Ask(Constraints(precision=0.9, leak=0.1), Costs(), Settings())
+    kept = dev_test(dev, dev, ask.objective)
+    assert list(broken_promises(kept, ask)) == []
+    test = judged_from([0.2] * 80 + [0.9] * 20, [A] * 40 + [N] * 40 + [A] * 20)
+    assert list(broken_promises(dev_test(dev, test, ask.objective), ask)) == [
+        "precision[HIGHLY_RELEVANT] >= 0.9 is not kept held out: 0.500 [0.393, 0.607] 80",
+        "leak_rate <= 0.1 is not kept held out: 1.000 [0.912, 1.000] 40",
+    ]
+    near = judged_from([0.2] * 10 + [0.9] * 40, [A] * 8 + [W] * 2 + [N] * 40)
+    (line,) = broken_promises(dev_test(dev, near, ask.objective), ask)
+    assert line.endswith("0.800 [0.490, 0.943] 10, which chance alone may do")
 
 
 def test_holm_takes_the_smallest_first():

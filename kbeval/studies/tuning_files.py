@@ -16,8 +16,14 @@ from kbeval.evaluation.tuning.cuts import name_of
 from kbeval.evaluation.tuning.export import check_sql, yml_fragment
 from kbeval.evaluation.tuning.held_out import HeldOut
 from kbeval.studies.tuning_result import Tuned, Tuning, own_folder
+from kbeval.studies.tuning_verdicts import broken_promises
 
 YML, SQL = "recommended.yml", "check.sql"
+ASSUMED = {  # what `sensitivity` changes, in words
+    "unjudged_left_out": "unjudged first documents; without them",
+    "share_halved": "the share of unanswerable queries; with half of it",
+    "share_doubled": "the share of unanswerable queries; with twice as many",
+}
 CERTIFIED_YML, CERTIFIED_SQL = "certified.yml", "certified-check.sql"
 
 
@@ -114,15 +120,22 @@ def verdict_lines(tuned: Tuned) -> Iterator[str]:
         for pays in tuned.held.pays.values():
             if pays.pays is not True:
                 yield f"no_cut_pays: {pays}" if pays.pays is False else str(pays)
+    yield from (f"promise: {line}" for line in broken_promises(tuned.held, tuned.ask))
     yield from (f"too_few_labels: {few}" for few in tuned.too_few)
     yield from (f"separate_cuts: {part}" for part in (*tuned.separate, *tuned.not_separated))
-    yield from (f"hinges on {line}" for line in tuned.hinges)
+    yield from (f"hinges on {_assumed(line)}" for line in tuned.hinges)
     if tuned.rule != tuned.ask.present_rule:
         yield (
             "precise-requires: unique costs more beyond doubt on the labels that choose "
             f"(unique-and-nearest less unique: {told(tuned.rules.chosen.difference)}, out of "
             f"fold); {tuned.rule} is written"
         )
+
+
+def _assumed(line: str) -> str:
+    """`share_doubled: REFERENCE at distance 1.1` with its first word spelled out."""
+    name, _, rest = line.partition(": ")
+    return f"{ASSUMED.get(name, name)}: {rest}, outside the stability range"
 
 
 def settings_after(tuned: Tuned, text: str) -> Normalization:

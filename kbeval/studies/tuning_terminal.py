@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from kbeval.config import Normalization
 from kbeval.evaluation.measures import cuts as present_cuts
 from kbeval.evaluation.tuning.calibration import NotCalibrated
 from kbeval.evaluation.tuning.constraints import Infeasible
@@ -85,7 +86,7 @@ def _present_lines(tuned: Tuned) -> Iterator[str]:
     reach = present_cuts(present)
     high, reference = (int((near <= cut).sum()) for cut in reach)
     yield (
-        f"the present thresholds {decimal(present.highly_relevant_threshold)} and "
+        f"the present thresholds{_whose(present)} {decimal(present.highly_relevant_threshold)} and "
         f"{decimal(present.reference_threshold)} of max {decimal(present.max_l2_distance)} reach "
         f"to distance {' and '.join(f'{cut:.3f}' for cut in reach)}"
     )
@@ -99,6 +100,11 @@ def _present_lines(tuned: Tuned) -> Iterator[str]:
             f"  {'every' if high else 'none'} of them is HIGHLY_RELEVANT, so that level tells "
             "nothing: thresholds belong to an encoder, and these were not chosen for this one"
         )
+
+
+def _whose(present: Normalization) -> str:
+    defaults = Normalization(distance=present.distance)
+    return " (the specs' defaults)" if present == defaults else ""
 
 
 def _cut_lines(tuned: Tuned) -> Iterator[str]:
@@ -305,9 +311,10 @@ def _chosen_without_test(comparison: Comparison) -> Iterator[str]:
         f"preferred there: {comparison.preferred or 'none above the others'}"
     )
     if len(comparison.certified) > 1:
+        order = ", then ".join(comparison.certified)
         yield (
-            f"certified first: {comparison.certified[0]}; a certificate holds for an encoder that "
-            "was chosen without the confirming labels (above), choosing among them here voids it"
+            f"the confirming labels were used for {order}; a certificate holds for an encoder "
+            "chosen without them (as above), choosing among these here voids it"
         )
 
 

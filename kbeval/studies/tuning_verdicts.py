@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -41,6 +43,26 @@ def too_few(
         n = int((~parts.reported.answerable).sum())
         found.append(too_few_labels(n, leak=leak, claims=claims))
     return tuple(few for few in found if few is not None)
+
+
+def broken_promises(held: HeldOut | Infeasible | NotHeldOut, ask: Ask) -> Iterator[str]:
+    """What was asked of the cuts and is not kept on queries held out, a line each."""
+    asked = ask.objective
+    if not isinstance(asked, Constraints) or not isinstance(held, HeldOut):
+        return
+    for name, bound, least in (
+        (CLOSED, asked.precision, True),
+        ("leak_rate", asked.leak, False),
+        ("false_closure_rate_by_level[HIGHLY_RELEVANT]", asked.false_closure, False),
+    ):
+        rate = held.rates.get(name)
+        if bound is None or rate is None or rate.value is None:
+            continue
+        if rate.value < bound if least else rate.value > bound:
+            end = rate.high if least else rate.low
+            sure = end is not None and (end < bound if least else end > bound)
+            doubt = "" if sure else ", which chance alone may do"
+            yield f"{name} {'>=' if least else '<='} {bound} is not kept held out: {rate}{doubt}"
 
 
 def doubtful_table(parts: Parts, ask: Ask, count: int = 10) -> pd.DataFrame:
