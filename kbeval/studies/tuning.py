@@ -286,4 +286,5 @@ def _comparison(tuned: Sequence[Tuned], ask: Ask, resamples: int) -> Comparison 
         return None
     arms = [(one.encoder, one.parts, one.rule) for one in tuned]
     certified = [one.encoder for one in tuned if one.certificate is not None]
-    return compare_encoders(arms, ask, certified=certified, resamples=2 * resamples)
+    held = {one.encoder: one.held.cost for one in tuned if isinstance(one.held, HeldOut)}
+    return compare_encoders(arms, ask, held=held, certified=certified, resamples=2 * resamples)

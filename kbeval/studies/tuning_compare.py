@@ -84,7 +84,7 @@ class Comparison:
 
     `proposed` is the objective's best value on the labels that choose, None where no cuts keep
     what is asked; `preferred` the encoder it is best for: the choice that test had no part in.
-    `certified` names encoders in the order in which the confirming labels certified them.
+    `certified` names encoders in the order in which the confirming labels were used for them.
     """
 
     objective: str
@@ -110,12 +110,17 @@ class Comparison:
 
 
 def compare_encoders(
-    arms: Sequence[Arm], ask: Ask, *, certified: Sequence[str] = (), resamples: int = RESAMPLES
+    arms: Sequence[Arm],
+    ask: Ask,
+    *,
+    held: Mapping[str, NDArray[np.float64]] | None = None,
+    certified: Sequence[str] = (),
+    resamples: int = RESAMPLES,
 ) -> Comparison:
     """Compare held-out expected_cost, paired by query, and coverage at matched precision.
 
-    Raises `ConfigError` where a name comes twice, or the encoders were not judged on the same
-    queries.
+    `held` are costs a query held out, (n,), of encoders where they are known already. Raises
+    `ConfigError` where a name comes twice, or the encoders were not judged on the same queries.
     """
     names = [name for name, _, _ in arms]
     if len(set(names)) < len(names):
@@ -130,7 +135,9 @@ def compare_encoders(
     costs = {
         name: cost_at(parts.reported, held_cuts(parts, ask, rule), ask.costs, rule)
         for name, parts, rule in arms
-    }
+        if name not in (held or {})
+    } | dict(held or {})
+    costs = {name: costs[name] for name in names}
     means = {
         name: _marked(mean_interval(cost, reported.cluster, bounds=ask.costs.bounds), folded=folded)
         for name, cost in costs.items()
