@@ -25,7 +25,15 @@ from kbeval.studies.tuning_certified import certified_choice
 from kbeval.studies.tuning_compare import holm
 from kbeval.studies.tuning_effects import wrong_belief
 from kbeval.studies.tuning_files import fragment, settings_after
-from kbeval.studies.tuning_parts import Ask, cost_at, cost_of, objective_of, turned
+from kbeval.studies.tuning_parts import (
+    Ask,
+    cost_at,
+    cost_of,
+    objective_of,
+    parts_of,
+    rule_choice,
+    turned,
+)
 from kbeval.studies.tuning_tables import (
     before_after,
     cost_by_max,
@@ -635,6 +643,17 @@ def test_the_rule_is_chosen_by_the_labels_that_choose(kbeval, workplace, options
     out = kbeval("tune", made, *HASHING, *options, "--out", "out", "--json")[1]
     found = json.loads(out)["encoders"]["hashing"]
     assert found["precise_requires"] == found["precise_rules"]["chosen"]["rule"] == rule
+
+
+def test_of_two_halves_only_the_one_that_proposes_chooses_the_rule(workplace):
+    made = tied_to_a_key(workplace / "made", splits=("test",), sets=("test",))
+    ask = Ask(Constraints(precision=0.5), Costs(), Settings())
+    parts = parts_of(open_set(made, encoder="hashing", settings=ask.settings))
+    found = rule_choice(parts, ask, certified=True)
+    proposing, confirming = parts.pair()
+    assert found.difference.n == len(proposing) < len(parts.chosen_on)
+    assert found == choose_rule(proposing, ask.objective, ask.costs)
+    assert not set(proposing.query) & set(confirming.query)
 
 
 def test_without_a_dev_split_the_rule_is_chosen_anew_in_every_training_part(workplace):

@@ -128,7 +128,7 @@ def verdict_lines(tuned: Tuned) -> Iterator[str]:
         yield (
             "precise-requires: unique costs more beyond doubt on the labels that choose "
             f"(unique-and-nearest less unique: {told(tuned.rules.chosen.difference)}, out of "
-            f"fold); {tuned.rule} is written"
+            f"fold); {tuned.rule} is used"
         )
 
 

@@ -221,8 +221,7 @@ def _precise_rules(tuned: Tuned) -> Iterator[str]:
             f"expected_cost {told(outcome.expected_cost)}"
         )
     yield f"  unique-and-nearest less unique: {told(tuned.rules.difference)}"
-    by = "all labels" if tuned.parts.folded else tuned.parts.splits[0]
-    yield f"  chosen by {by}: {tuned.rules.chosen.rule}"
+    yield f"  chosen by {_rule_chosen_by(tuned)}: {tuned.rules.chosen.rule}"
     first = tuned.first
     yield (
         f"  an L0 match put first: {first.moved_count} moved, {first.lost} answers lost, "
@@ -230,7 +229,15 @@ def _precise_rules(tuned: Tuned) -> Iterator[str]:
     )
 
 
+def _rule_chosen_by(tuned: Tuned) -> str:
+    if not tuned.parts.folded:
+        return tuned.parts.splits[0]
+    return "all labels" if tuned.certificate is None else "the half that proposes"
+
+
 def _price(price: float) -> str:
+    if not price:
+        return "costs nothing"
     return f"{'costs' if price > 0 else 'saves'} {abs(price):.3f} a query"
 
 
