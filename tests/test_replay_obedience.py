@@ -230,13 +230,14 @@ def test_obedience_0_and_1_are_one_run_each_whatever_the_seeds(asked):
     curve = obedience_curve(
         [conversation()], BASE, policy, tokenizer=count_words(), levels=(0, 1), seeds=50
     )
-    assert asked == {"none": 5, policy.name: 5 + 3}
+    assert asked == {"none": 5, policy.name: 5 + 2}  # the first turn is the same in both
     assert curve.avoided_lookups.tolist() == [[0] * 50, [2] * 50]
 
 
 def test_answers_are_looked_up_once_for_all_seeds_and_levels(asked):
     obedience_curve([conversation()], BASE, parse_policy("hints"), tokenizer=count_words())
-    assert asked["hints, obeyed 0.5"] <= 4 * 5  # two turns may be skipped: four courses
+    answers = 1 + 1 + 2 + 2 + 2  # turn 1 may be skipped, and then turn 4
+    assert answers <= asked["hints, obeyed 0.5"] <= 2 * answers  # of 500 runs
 
 
 def test_the_curve_adds_up_the_sessions_and_says_how_sure_each_point_is():

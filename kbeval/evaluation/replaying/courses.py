@@ -109,7 +109,7 @@ class _Course:
         self._steps = steps
         self._asked = asked
         self._known: dict[tuple[int, int], tuple[Outcome, Domains]] = {}  # (turn, skipped before)
-        self._at = (0, 0)  # the tool has heard what is not skipped of the turns before this one
+        self._heard: list[int] = []  # the turns that the tool was asked at, in order
 
     def skipped(self, luck: Sequence[float], level: float) -> int:
         """The turns, as bits, that an executor of this obedience and luck does not ask."""
@@ -137,16 +137,15 @@ class _Course:
         self._tool.forget(self._session_id)
 
     def _look_up(self, place: int, skipped: int) -> Outcome:
-        """Ask at a turn; where the tool has heard other turns before, it hears them anew."""
-        heard, without = self._at
-        if heard > place or _before(heard, skipped) != without:
-            self.forget()
-            heard = 0
-        for earlier in range(heard, place):
-            if not skipped >> earlier & 1:
-                self._tool.ask(self._session_id, *self._steps[earlier])
-        self._at = place + 1, skipped
-        return self._tool.ask(self._session_id, *self._steps[place])
+        """Ask at a turn, once the tool has heard the turns before it that were not skipped."""
+        due = [earlier for earlier in range(place) if not skipped >> earlier & 1]
+        while self._heard != due[: len(self._heard)]:
+            self._heard.pop()
+            self._tool.take_back()
+        for turn in [*due[len(self._heard) :], place]:
+            self._heard.append(turn)
+            outcome = self._tool.ask(self._session_id, *self._steps[turn])
+        return outcome
 
 
 class _Losses:

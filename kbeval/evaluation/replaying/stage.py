@@ -20,6 +20,7 @@ from kbeval.evaluation.replaying.executor import (
 from kbeval.evaluation.replaying.outcomes import Outcome
 from kbeval.evaluation.replaying.policies import Policy
 from kbeval.evaluation.replaying.recalled import RecalledKnowledge, with_versions
+from kbeval.records import Invocation
 from kbeval.retrieval.knowledge import Knowledge
 from kbeval.retrieval.tool import KnowledgeTool
 
@@ -37,15 +38,22 @@ class PolicyTool:
         self._answered = answered
         self._passages = policy.settings.retrieval.supplement_content == "passage"
         self._tool = KnowledgeTool(knowledge, policy.settings, tokenizer=answered.tokenizer)
+        self._asked: list[Invocation] = []  # in this session, the latest last
 
     def ask(self, session_id: str, turn: Turn, knowledge: Knowledge) -> Outcome:
         """Look up one turn, over the base as it is at that turn."""
         self._tool.knowledge = knowledge
         result, invocation = self._tool.lookup_knowledge(turn.query, session_id)
+        self._asked.append(invocation)
         return self._answered.outcome(result, invocation, passages=self._passages)
 
+    def take_back(self) -> None:
+        """The latest look-up was never made."""
+        self._tool.take_back(self._asked.pop())
+
     def forget(self, session_id: str) -> None:
-        """The session begins anew, or is over."""
+        """The session is over."""
+        self._asked.clear()
         self._tool.tracker.clear_session(session_id)
 
 
