@@ -159,6 +159,13 @@ def test_a_need_is_repeated_only_if_the_document_came_for_it():
     ]
 
 
+def test_a_named_need_goes_before_a_text_that_agrees_too():
+    asked = [turn("same", need="n1"), turn("same"), turn("same", need="n1")]
+    found = lines(asked, [outcome("a")] * 3, [outcome("a"), outcome("a"), outcome(withheld="a")])
+    (withheld,) = found.turns[2].withheld
+    assert (withheld.label, withheld.by_text) == ("repeat", False)
+
+
 @pytest.mark.parametrize(
     ("query", "again", "same"),
     [("How?", " HOW? ", True), ("重启nginx？", "重启NGINX?", True), ("how", "why", False)],
@@ -261,12 +268,14 @@ def test_a_grade_is_changed_by_the_filter_alone(none, policy, changed):
 
 
 API, OPS = handed("api/a", domain="api"), handed("ops/a", domain="ops")
+OPS_B = handed("ops/b", domain="ops")
 
 
 @pytest.mark.parametrize(
     ("first", "labels", "later", "expected"),
     [
         pytest.param((API,), ("ops/a",), (OPS,), (0, 0, 0), id="only one domain came"),
+        pytest.param((OPS, OPS_B), ("ops/b",), (), (0, 0, 0), id="its primary came too"),
         pytest.param((API, OPS), ("ops/b",), (), (1, 1, 1), id="a supplement closes a domain"),
         pytest.param((API, OPS), ("ops/a",), (), (1, 1, 0), id="it was the one that is needed"),
         pytest.param((API, OPS), ("api/a",), (), (1, 0, 0), id="not needed again"),
@@ -283,6 +292,13 @@ def test_domains_that_the_planner_closes_after_one_supplement(first, labels, lat
         domain_of={"ops/a": "ops", "ops/b": "ops", "api/a": "api"},
     )
     assert found.closed == ClosedDomains(*expected)
+
+
+def test_what_the_closing_turn_itself_needs_is_no_later_need():
+    both = outcome(API, OPS, domains=("api", "ops"))
+    asked = [turn("q", ("ops/b",)), turn("r", ("api/a",))]
+    found = lines(asked, [both, both], [both, both], domain_of={"ops/b": "ops", "api/a": "api"})
+    assert found.closed == ClosedDomains(1, 0, 0)
 
 
 @pytest.mark.parametrize(
