@@ -173,8 +173,7 @@ def plan(
     Example: `kbeval plan --precision 0.95 --confidence 0.95`.
     """
     from kbeval.cli import _print_json
-    from kbeval.studies.tuning_plan import label_plans
-    from kbeval.studies.tuning_terminal import plan_lines
+    from kbeval.studies.tuning_plan import label_plans, plan_lines
 
     plans = label_plans(
         precision=precision,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -93,3 +94,27 @@ def _measured(
         )
         for name, (among, ok) in held.items()
     }
+
+
+def plan_lines(plan: LabelPlan, *, coverage_from: str = "") -> Iterator[str]:
+    """The label budget as a table."""
+    level = "unanswerable queries" if plan.claim.startswith("leak") else "HIGHLY_RELEVANT answers"
+    yield f"{plan.claim} with {plan.confidence:g} confidence: {level} needed where it is confirmed"
+    yield f"{'':<22}{'alone':>8}{f'one of {plan.claims}':>12}{_label_head(plan)}"
+    for need in (*plan.by_errors, *plan.by_truth):
+        name = f"{need.errors} wrong" if need.truth is None else f"truth {need.truth:g} (80 %)"
+        row = f"{name:<22}{need.alone:>8}{need.shared:>12}"
+        if plan.coverage is not None:
+            row += f"{plan.queries(need.alone):>10}{plan.queries(need.shared):>12}"
+        yield row
+    if plan.coverage is None:
+        yield "queries to label = these / coverage of the level / share that confirms"
+    else:
+        yield (
+            f"coverage {plan.coverage:g}{coverage_from}, {plan.confirming_share:g} of the labels "
+            f"confirm, design effect {plan.effect:g}"
+        )
+
+
+def _label_head(plan: LabelPlan) -> str:
+    return "" if plan.coverage is None else f"{'to label':>10}{f'one of {plan.claims}':>12}"

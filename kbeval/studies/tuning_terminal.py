@@ -1,7 +1,8 @@
-"""What `tune` and `plan` print: plain lines, the answer first, then what it rests on."""
+"""What `tune` prints: plain lines, the answer first, then what it rests on."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -13,8 +14,7 @@ from kbeval.evaluation.tuning.constraints import Infeasible
 from kbeval.evaluation.tuning.cuts import name_of
 from kbeval.evaluation.tuning.export import Triple
 from kbeval.evaluation.tuning.held_out import HeldOut
-from kbeval.evaluation.tuning.plan import LabelPlan
-from kbeval.evaluation.tuning.plateau import Cut, decimal
+from kbeval.evaluation.tuning.plateau import Cut, Interval, decimal
 from kbeval.records import Level
 from kbeval.studies.tuning_compare import Comparison
 from kbeval.studies.tuning_effects import WHICH, WrongBelief
@@ -138,10 +138,16 @@ def _best(tuned: Tuned, level: Level) -> Cut:
 
 def _plateau(cut: Cut) -> Iterator[str]:
     if not cut.note:
-        low, high = cut.plateau.accepted, cut.plateau.refused
-        yield f"of equal value from distance {_end(low)} to below {_end(high)}"
+        yield f"of equal value {_range(cut.plateau)}"
     for other in cut.others[:3]:
-        yield f"also from {_end(other.accepted)} to below {_end(other.refused)}"
+        yield f"also {_range(other)}"
+
+
+def _range(interval: Interval) -> str:
+    """An interval of cut distances in words; an open end is left away."""
+    low = "" if math.isinf(interval.accepted) else f"from distance {decimal(interval.accepted)}"
+    high = "on" if math.isinf(interval.refused) else f"to below {decimal(interval.refused)}"
+    return f"{low} {high}" if low else f"anywhere {high}"
 
 
 def _end(distance: float) -> str:
@@ -323,27 +329,3 @@ def _chosen_without_test(comparison: Comparison) -> Iterator[str]:
             f"the confirming labels were used for {order}; a certificate holds for an encoder "
             "chosen without them (as above), choosing among these here voids it"
         )
-
-
-def plan_lines(plan: LabelPlan, *, coverage_from: str = "") -> Iterator[str]:
-    """The label budget as a table."""
-    level = "unanswerable queries" if plan.claim.startswith("leak") else "HIGHLY_RELEVANT answers"
-    yield f"{plan.claim} with {plan.confidence:g} confidence: {level} needed where it is confirmed"
-    yield f"{'':<22}{'alone':>8}{f'one of {plan.claims}':>12}{_label_head(plan)}"
-    for need in (*plan.by_errors, *plan.by_truth):
-        name = f"{need.errors} wrong" if need.truth is None else f"truth {need.truth:g} (80 %)"
-        row = f"{name:<22}{need.alone:>8}{need.shared:>12}"
-        if plan.coverage is not None:
-            row += f"{plan.queries(need.alone):>10}{plan.queries(need.shared):>12}"
-        yield row
-    if plan.coverage is None:
-        yield "queries to label = these / coverage of the level / share that confirms"
-    else:
-        yield (
-            f"coverage {plan.coverage:g}{coverage_from}, {plan.confirming_share:g} of the labels "
-            f"confirm, design effect {plan.effect:g}"
-        )
-
-
-def _label_head(plan: LabelPlan) -> str:
-    return "" if plan.coverage is None else f"{'to label':>10}{f'one of {plan.claims}':>12}"
