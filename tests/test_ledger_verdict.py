@@ -34,6 +34,7 @@ def answers(how, place):
         "idle": outcome("a", x, frame=62 + place % 2),
         "refills": outcome("a", handed("y", size - 1 + place % 3), withheld="x"),
         "saves": outcome("a", withheld="x"),
+        "saves more": outcome("a", withheld="x", frame=40),
         "hides": outcome(withheld="ax", frame=90),
         "rarely hides": outcome(*"a"[: place > 0], withheld="ax", frame=90),
     }[how]
@@ -103,7 +104,7 @@ def ledger_of(count, *, labels=("a",), stale=False, horizon=None, fidelity=None,
         ),
         pytest.param(
             ENOUGH,
-            {"documents": "saves", "4 turns": "hides"},
+            {"documents": "saves", "4 turns": "saves more", "2 turns": "hides"},
             {},
             ("yes", "documents"),
             id="a plain memory that is harmless needs no horizon",

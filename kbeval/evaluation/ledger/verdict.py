@@ -71,32 +71,51 @@ def _by_harm(
 ) -> Answer:
     """The answer for policies that save something."""
     harmless = [candidate for candidate in savers if candidate.harmless == "yes"]
-    plain = [candidate for candidate in harmless if not candidate.has_horizon]
     in_context = [candidate for candidate in savers if candidate.harmless_in_context == "yes"]
-    kind: Kind
-    if plain or harmless:
-        best = _best(plain or harmless)
-        kind = "yes" if plain else "only_with_horizon"
-        reasons = [Reason("saves", _saving_of(best)), Reason("harmless", _harm_of(best))]
+    if harmless:
+        kind, best, reasons = _harmless(harmless)
     elif in_context:
-        best = _best(in_context)
-        kind = "only_while_the_text_is_in_context"
-        reasons = [Reason("saves", _saving_of(best)), Reason("may_be_in_context", _harm_of(best))]
-        reasons.append(Reason("context_kept", {"horizon": ledger.horizon}))
-        if best.harmless == "open":
-            wanted = _sessions_wanted(best.lost_high, best.page, tolerance)
-            reasons.append(Reason("without_context_open", {"wanted": wanted}))
-    elif all(candidate.harmless_in_context == "no" for candidate in savers):
-        best = min(savers, key=lambda candidate: candidate.lost_low.value or 0.0)
-        kind, reasons = "no", [Reason("hides", _harm_of(best))]
+        kind, best, reasons = _in_context(in_context, ledger.horizon, tolerance)
     else:
-        best = min(savers, key=lambda candidate: candidate.lost_low.value or 0.0)
-        wanted = _sessions_wanted(best.lost_low, best.page, tolerance)
-        kind, reasons = "not_known", [Reason("harm_open", _harm_of(best) | {"wanted": wanted})]
+        kind, best, reasons = _harmful(savers, tolerance)
     unlabelled = best.page.harm.unlabelled
     if unlabelled:
         reasons.append(Reason("harm_unknown", {"turns": unlabelled, "all": best.page.lookups}))
     return _answer(kind, candidates, reasons, tolerance=tolerance, best=best)
+
+
+Found = tuple[Kind, Candidate, list[Reason]]
+
+
+def _harmless(harmless: Sequence[Candidate]) -> Found:
+    """A memory that forgets nothing goes before one with a horizon; of these the thriftiest."""
+    plain = [candidate for candidate in harmless if not candidate.has_horizon]
+    best = _best(plain or harmless)
+    reasons = [Reason("saves", _saving_of(best)), Reason("harmless", _harm_of(best))]
+    return "yes" if plain else "only_with_horizon", best, reasons
+
+
+def _in_context(in_context: Sequence[Candidate], horizon: int | None, tolerance: float) -> Found:
+    """What the policy withholds has to be where the agent can read it."""
+    best = _best(in_context)
+    reasons = [
+        Reason("saves", _saving_of(best)),
+        Reason("may_be_in_context", _harm_of(best)),
+        Reason("context_kept", {"horizon": horizon}),
+    ]
+    if best.harmless == "open":
+        wanted = _sessions_wanted(best.lost_high, best.page, tolerance)
+        reasons.append(Reason("without_context_open", {"wanted": wanted}))
+    return "only_while_the_text_is_in_context", best, reasons
+
+
+def _harmful(savers: Sequence[Candidate], tolerance: float) -> Found:
+    """Every policy surely withholds too much, or that is not settled."""
+    best = min(savers, key=lambda candidate: candidate.lost_low.value or 0.0)
+    if all(candidate.harmless_in_context == "no" for candidate in savers):
+        return "no", best, [Reason("hides", _harm_of(best))]
+    wanted = _sessions_wanted(best.lost_low, best.page, tolerance)
+    return "not_known", best, [Reason("harm_open", _harm_of(best) | {"wanted": wanted})]
 
 
 def _sessions_wanted(lost: Rate, page: PolicyLedger, tolerance: float) -> int | None:
