@@ -111,7 +111,10 @@ def _spread(
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
     shared = _pickled(make_play, knowledge, jobs)
-    with TemporaryDirectory() as folder, Parallel(n_jobs=jobs, batch_size=1) as pool:
+    with (
+        TemporaryDirectory() as folder,
+        Parallel(n_jobs=jobs, batch_size=1, max_nbytes=None) as pool,
+    ):
         file = Path(folder) / "base.pickle"
         file.write_bytes(shared)
         while due := list(islice(chunks, AHEAD * jobs)):
@@ -127,7 +130,7 @@ def _pickled(make_play: MakePlay[T], knowledge: Knowledge, jobs: int) -> bytes:
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"jobs is {jobs}, but the tokenizer cannot be sent to other processes ({error}); "
-            "give its name, or allowed is 1 job"
+            "give its name, or allow one job"
         ) from None
 
 
