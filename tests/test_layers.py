@@ -24,6 +24,7 @@ FLOORS = [  # from the ground up
 HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "faiss": {"retrieval/l1.py"},
     "ahocorasick": {"retrieval/l0.py"},
+    "joblib": {"evaluation/replaying/chunks.py"},
     "torch": {"corpus/hub.py"},
     "sentence_transformers": {"corpus/hub.py"},
     "tokenizers": {"corpus/hub.py", "corpus/tokens.py"},
