@@ -37,7 +37,7 @@ def saved_against_hidden(table: pd.DataFrame) -> Figure:
     `table` is `compared` of the ledger: a row a policy. A bar reaches from the lower to the upper
     bound of harm, its thin line over both intervals. Without labels savings stand alone.
     """
-    rows = [row for row in table.to_dict("records") if _number(row[SAVED]) is not None]
+    rows = _equal_together(table.to_dict("records"))
     if all(_number(row["harm_high"]) is None for row in rows):
         return _saved_alone(rows)
     with _style():
@@ -123,6 +123,18 @@ def count_label(value: float, place: object) -> str:
 
 def _colours(count: int) -> Sequence[str]:
     return [COLOURS[place % len(COLOURS)] for place in range(count)]
+
+
+def _equal_together(rows: Sequence[Mapping[Hashable, Any]]) -> list[dict[Hashable, Any]]:
+    """The rows that have a saving; those of equal saving and harm are one, under all names."""
+    found: dict[tuple[Any, ...], dict[Hashable, Any]] = {}
+    for row in rows:
+        if _number(row[SAVED]) is None:
+            continue
+        key = tuple(_number(row[name]) for name in (SAVED, "harm_low", "harm_high"))
+        same = found.setdefault(key, {**row, "policy": ""})
+        same["policy"] += f" = {row['policy']}" if same["policy"] else row["policy"]
+    return list(found.values())
 
 
 def _limits(

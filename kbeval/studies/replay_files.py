@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+import pandas as pd
+
 from kbeval.evaluation.ledger.lines import SessionLines
 from kbeval.evaluation.recorded.names import QueryNames
 from kbeval.evaluation.replaying.outcomes import SessionReplay
@@ -65,3 +67,11 @@ class _Table:
 def _opened(path: Path) -> IO[str]:
     """A file to write; half of a character pair, which UTF-8 cannot hold, is written escaped."""
     return path.open("w", encoding="utf-8", errors="backslashreplace", newline="")
+
+
+def save_table(table: pd.DataFrame, folder: str | Path, name: str) -> pd.DataFrame:
+    """Write a table as NAME.csv into a folder, and give it back to be shown."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    table.to_csv(target / f"{name}.csv", index=False, errors="backslashreplace")
+    return table

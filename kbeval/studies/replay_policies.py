@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from kbeval.config import Settings, load_settings
 from kbeval.evaluation.ledger.ledger import Ledger
 from kbeval.evaluation.replaying.obedience import ObedienceCurve
 from kbeval.evaluation.replaying.policies import DEFAULT_POLICIES, NO_MEMORY, Policy
@@ -24,6 +25,9 @@ METRICS = (  # columns of the ledger's table that a sweep compares
     "dead_ends",
     "blocked",
 )
+
+
+_NOTHING = Rate(0.0, 0.0, 0.0, 0)  # avoided by an executor that never obeys: by definition
 
 
 def compared(ledger: Ledger) -> pd.DataFrame:
@@ -62,7 +66,7 @@ def obedience_table(curves: Mapping[str, ObedienceCurve]) -> pd.DataFrame:
         {
             "policy": policy,
             "obedience": point.obedience,
-            **_ends("avoided", point.avoided_share),
+            **_ends("avoided", point.avoided_share if point.obedience else _NOTHING),
             **_ends("avoided_tokens", point.avoided_tokens),
             **_ends("harmed", point.harmed_share),
             "harmed_turns_least": point.harmed_least,
@@ -104,6 +108,20 @@ def usual_policies(horizons: Sequence[int] | None = None, policy: str = "") -> l
         return list(DEFAULT_POLICIES)
     kept = [text for text in DEFAULT_POLICIES if "horizon" not in text]
     return kept + [f"documents horizon-turns={horizon}" for horizon in horizons]
+
+
+def with_thresholds(
+    settings: Mapping[str, Any], highly_relevant: float | None, reference: float | None
+) -> Settings:
+    """The settings with these thresholds, where given. Raises `ConfigError`."""
+    thresholds = {
+        "highly-relevant-threshold": highly_relevant,
+        "reference-threshold": reference,
+    }
+    given = {key: value for key, value in thresholds.items() if value is not None}
+    retrieval = dict(settings.get("retrieval") or {})
+    normalization = dict(retrieval.get("normalization") or {}) | given
+    return load_settings({**settings, "retrieval": retrieval | {"normalization": normalization}})
 
 
 def _is_documents(policy: Policy, none: Policy) -> bool:

@@ -77,6 +77,10 @@ class ReplayResult:
         """A session that was kept; by default the one where the policies differ most."""
         return self.sessions[session_id or next(iter(self.sessions))]
 
+    def shown(self, query: str) -> str:
+        """A query as it may be shown: itself, or its name where queries are hashed."""
+        return self.opened.loaded.names.shown(query)
+
     def to_json(self) -> dict[str, Any]:
         """Everything but turns and sessions, under the names that the rest of kbeval uses."""
         return {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kbeval.evaluation.replaying.policies import NO_MEMORY
 from kbeval.studies.charts import BLUE, ORANGE, _figure, _style, legible
 from kbeval.studies.replay_charts import COLOURS, count_label, percent_label
 from kbeval.studies.replay_tables import AGAIN, ALIAS, NEW
@@ -26,16 +27,16 @@ def along_chart(table: pd.DataFrame) -> Figure:
     with _style():
         figure = _figure(8.0, 4.2)
         axes = figure.add_subplot()
-        groups = list(table.groupby("policy", sort=False))
-        for (name, part), colour in zip(groups, COLOURS * len(groups), strict=False):
-            style = (0, (4, 2)) if name == "none" else "-"
+        groups = _equal_together(table)
+        for (name, part), colour in zip(groups.items(), COLOURS * len(groups), strict=False):
+            style = (0, (4, 2)) if name == NO_MEMORY else "-"
             axes.plot(
                 part["turn"],
                 part["tokens_so_far"],
                 color=colour,
                 linewidth=1.6,
                 linestyle=style,
-                label=f"{legible(str(name))}: {part['tokens_so_far'].iloc[-1]:,.0f}",
+                label=f"{legible(name)}: {part['tokens_so_far'].iloc[-1]:,.0f}",
             )
         axes.set_xlim(left=1)
         axes.set_ylim(bottom=0)
@@ -59,6 +60,7 @@ def repeats_chart(by_turn: pd.DataFrame, by_domain: pd.DataFrame) -> Figure:
         _stack(left, by_turn, "turn")
         left.set_xlabel("turn")
         left.set_ylabel("documents handed out")
+        left.set_xlim(left=0.4)
         left.xaxis.get_major_locator().set_params(integer=True)
         _stack_across(right, by_domain, "domain")
         right.set_xlabel("documents handed out")
@@ -98,6 +100,15 @@ def obedience_chart(table: pd.DataFrame) -> Figure:
             f"If the executor obeyed: a sensitivity, not a saving{none}", x=0.01, ha="left"
         )
     return figure
+
+
+def _equal_together(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The lines by their names; equal lines are one, under all their names."""
+    lines: dict[tuple[float, ...], tuple[list[str], pd.DataFrame]] = {}
+    for name, part in table.groupby("policy", sort=False):
+        names, _ = lines.setdefault(tuple(part["tokens_so_far"]), ([], part))
+        names.append(str(name))
+    return {" = ".join(names): part for names, part in lines.values()}
 
 
 def _stack(axes: Axes, table: pd.DataFrame, name: str) -> None:

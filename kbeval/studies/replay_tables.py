@@ -29,14 +29,14 @@ class Along:
             given = {turn: o.token_count for turn, o in enumerate(outcomes, start=1)}
             self._tokens[name].update(given)
 
-    def table(self) -> pd.DataFrame:
+    def table(self, policies: Iterable[str] | None = None) -> pd.DataFrame:
         """A row a policy and turn: sessions that have the turn, tokens so far, mean a session.
 
         A session that has ended keeps its sum, so that the last value is the mean of the whole.
         """
         rows = []
-        for name, tokens in self._tokens.items():
-            so_far = 0
+        for name in self._tokens if policies is None else policies:
+            tokens, so_far = self._tokens[name], 0
             for turn in sorted(self._running):
                 so_far += tokens[turn]
                 rows.append((name, turn, self._running[turn], so_far / self._sessions))

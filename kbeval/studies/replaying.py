@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def replay_set(
         ledger=ledger,
         answer=verdict(ledger),
         curves=_curves(opened, counter, seeds=seeds, jobs=jobs),
-        along=along.table(),
+        along=along.table(comparable(played)),
         repeated_by_turn=repeated.by_turn(),
         repeated_by_domain=repeated.by_domain(),
         sessions=keeper.sessions(),
@@ -177,9 +178,15 @@ def _written(
 def _curves(
     opened: Opened, tokenizer: Tokenizer, *, seeds: int, jobs: int
 ) -> dict[str, ObedienceCurve]:
-    """The curve of each policy whose executor obeys."""
-    return {
-        policy.name: obedience_curve(
+    """The curve of each kind of executor that obeys, by the first policy that has it."""
+    curves: dict[str, ObedienceCurve] = {}
+    for policy in opened.policies:
+        plain = replace(policy, name="", obedience=1.0)
+        known = (replace(curve.policy, name="", obedience=1.0) for curve in curves.values())
+        if policy.obeys == "nothing" or plain in known:
+            continue
+        name = policy.name if policy.obeys in curves else policy.obeys
+        curves[name] = obedience_curve(
             opened.loaded.sessions,
             opened.knowledge,
             policy,
@@ -187,6 +194,4 @@ def _curves(
             seeds=seeds,
             jobs=jobs,
         )
-        for policy in opened.policies
-        if policy.obeys != "nothing"
-    }
+    return curves
