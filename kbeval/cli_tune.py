@@ -96,7 +96,7 @@ def tune(
     from kbeval.cli import _check_folder, _print_json
     from kbeval.studies.progress import progress_bar
     from kbeval.studies.tuning import folder_name, tune_set
-    from kbeval.studies.tuning_files import save_tuning
+    from kbeval.studies.tuning_files import save_tuning, tuning_json
     from kbeval.studies.tuning_terminal import tuning_lines
 
     if convention not in (None, "both"):
@@ -133,7 +133,7 @@ def tune(
 
         written += save_comparison(tuning, folder)
     if as_json:
-        _print_json(tuning.to_json())
+        _print_json(tuning_json(tuning))
     else:
         typer.echo("\n".join(tuning_lines(tuning)))
         names = ", ".join(str(path.relative_to(folder)) for path in written)

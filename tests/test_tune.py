@@ -20,11 +20,13 @@ from kbeval.evaluation.tuning.folds import fold_numbers, group_codes, part
 from kbeval.evaluation.tuning.held_out import dev_test
 from kbeval.evaluation.tuning.rule_choice import choose_rule
 from kbeval.records import Level
+from kbeval.studies.sweep_table import metrics_in
 from kbeval.studies.tuning import folder_name, tune_set
 from kbeval.studies.tuning_certified import certified_choice
 from kbeval.studies.tuning_compare import holm
 from kbeval.studies.tuning_effects import wrong_belief
 from kbeval.studies.tuning_files import fragment, settings_after
+from kbeval.studies.tuning_headline import headline
 from kbeval.studies.tuning_parts import (
     Ask,
     cost_at,
@@ -120,6 +122,7 @@ def test_cuts_that_part_the_queries_are_recommended_and_grade_them_apart(kbeval,
     assert sorted(path.name for path in (workplace / "out").iterdir()) == [
         "check.sql",
         "doubtful.csv",
+        "metrics.json",
         "recommended.yml",
         "tuning.json",
     ]
@@ -138,6 +141,10 @@ def test_cuts_that_part_the_queries_are_recommended_and_grade_them_apart(kbeval,
     found = json.loads((workplace / "out" / "tuning.json").read_text())["encoders"]["hashing"]
     for name in ("expected_cost", "leak_rate", "found_rate"):
         assert found["after"][name] == after[name]
+    swept = metrics_in(workplace / "out")
+    assert swept["expected_cost"] == after["expected_cost"]["value"]
+    assert swept["saved"] == found["gain"]["value"]
+    assert swept["cut_distance[REFERENCE]"] == found["choice"]["cuts"]["REFERENCE"]["distance"]
     assert found["before"]["expected_cost"]["value"] > after["expected_cost"]["value"]
 
 
@@ -196,7 +203,11 @@ def test_what_dev_says_is_not_what_test_says_and_the_gap_is_told(kbeval):
 
 def test_where_nothing_is_recommended_no_settings_are_written(kbeval, workplace):
     assert kbeval("tune", TINY, *HASHING, "--out", "out")[0] == 1
-    assert {path.name for path in files(workplace / "out")} == {"tuning.json", "doubtful.csv"}
+    assert {path.name for path in files(workplace / "out")} == {
+        "tuning.json",
+        "metrics.json",
+        "doubtful.csv",
+    }
 
 
 @pytest.mark.parametrize(
@@ -233,7 +244,11 @@ def test_a_promise_that_no_cut_keeps_is_answered_with_the_best_there_is(kbeval, 
     assert code == 1
     assert "no cuts: precision[HIGHLY_RELEVANT] >= 0.9 is never reached: best is 0.0000" in out
     assert "no settings are recommended: no pair of cuts keeps what is asked" in out
-    assert {path.name for path in files(workplace / "out")} == {"tuning.json", "doubtful.csv"}
+    assert {path.name for path in files(workplace / "out")} == {
+        "tuning.json",
+        "metrics.json",
+        "doubtful.csv",
+    }
 
 
 def test_certified_cuts_stand_beside_the_naive_optimum(kbeval, workplace):
@@ -673,3 +688,13 @@ def test_without_a_dev_split_the_rule_is_chosen_anew_in_every_training_part(work
         slow.append(cost)
     assert tuned.held.cost == pytest.approx(np.mean(slow, axis=0))
     assert tuned.after["expected_cost"].value == pytest.approx(np.mean(slow))
+
+
+def test_the_sentence_of_a_tuning_names_cuts_ranges_and_what_was_held_out(workplace):
+    tuning = tune_set(made_set(workplace / "made"), encoders=["hashing"])
+    said = headline(tuning)
+    cut = tuning.tuned[0].choice.reference.distance
+    assert said.startswith("made, hashing: the best expected_cost asks for HIGHLY_RELEVANT at ")
+    assert f"REFERENCE at distance {cut}" in said
+    assert "stability range" in said
+    assert "On queries that had no part in choosing, at the best cuts: saved a query: " in said

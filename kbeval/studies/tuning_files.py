@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,6 +17,7 @@ from kbeval.evaluation.statistics import Rate
 from kbeval.evaluation.tuning.cuts import name_of
 from kbeval.evaluation.tuning.export import check_sql, yml_fragment
 from kbeval.evaluation.tuning.held_out import HeldOut
+from kbeval.studies.tuning_headline import headline
 from kbeval.studies.tuning_result import Tuned, Tuning, own_folder
 from kbeval.studies.tuning_verdicts import broken_promises
 
@@ -28,21 +31,48 @@ CERTIFIED_YML, CERTIFIED_SQL = "certified.yml", "certified-check.sql"
 
 
 def save_tuning(tuning: Tuning, folder: str | Path) -> list[Path]:
-    """Write tuning.json; per encoder doubtful.csv and, where recommended, the yml and the SQL.
+    """Write tuning.json and metrics.json; per encoder doubtful.csv and, if advised, yml and SQL.
 
     Certified cuts get a yml and an SQL of their own. Several encoders get a folder each. Where
     nothing is recommended no settings are written.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(tuning.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
-    written = [target / "tuning.json"]
-    written[0].write_text(text + "\n", encoding="utf-8")
+    contents = {"tuning.json": tuning_json(tuning), "metrics.json": metrics(tuning)}
+    written = [target / name for name in contents]
+    for path, content in zip(written, contents.values(), strict=True):
+        text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
+        path.write_text(text + "\n", encoding="utf-8")
     for tuned in tuning.tuned:
         own = own_folder(target, tuned.encoder, among=len(tuning.tuned))
         own.mkdir(exist_ok=True)
         written += _save_one(tuned, tuning.name, own)
     return written
+
+
+def tuning_json(tuning: Tuning) -> dict[str, Any]:
+    """The whole result as plain values, its sentence first."""
+    return {"headline": headline(tuning), **tuning.to_json()}
+
+
+def metrics(tuning: Tuning) -> dict[str, Any]:
+    """What a sweep compares: rates held out at the chosen cuts, the saving, the cuts themselves.
+
+    With several encoders each name holds one value an encoder.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for tuned in tuning.tuned:
+        rates = dict(tuned.after) if tuned.gain is None else {**tuned.after, "saved": tuned.gain}
+        values = {name: rate.to_json() for name, rate in rates.items()}
+        if tuned.choice is not None:
+            for cut in (tuned.choice.highly_relevant, tuned.choice.reference):
+                known = cut.distance if math.isfinite(cut.distance) else None
+                values[f"cut_distance[{cut.level.name}]"] = {"value": known}
+        for name, value in values.items():
+            found.setdefault(name, {})[tuned.encoder] = value
+    if len(tuning.tuned) > 1:
+        return found
+    return {name: value for name, by in found.items() for value in by.values()}
 
 
 def fragment(tuned: Tuned, name: str) -> str:

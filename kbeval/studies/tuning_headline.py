@@ -24,12 +24,14 @@ def _told(tuned: Tuned) -> str:
     cuts = "; ".join(
         _cut(cut, tuned) for cut in (tuned.chosen.highly_relevant, tuned.chosen.reference)
     )
-    return f"best {name_of(tuned.ask.objective)} puts {cuts}. {_held_out(tuned)}"
+    if tuned.rule != tuned.ask.present_rule:
+        cuts += f"; precise-requires {tuned.rule}"
+    return f"the best {name_of(tuned.ask.objective)} asks for {cuts}. {_held_out(tuned)}"
 
 
 def _cut(cut: Cut, tuned: Tuned) -> str:
     if cut.note:
-        return f"{cut.level.name}: {cut.note}"
+        return f"{cut.level.name}: {cut.note}"  # the constant, where no cut pays
     limit = tuned.ask.present.max_l2_distance
     similarity = float(l2_to_similarity(cut.distance, limit))
     parts = [f"similarity {decimal(similarity)} of max {decimal(limit)}"]
@@ -51,7 +53,7 @@ def _held_out(tuned: Tuned) -> str:
         if name in tuned.before and name in tuned.after
     ]
     saved = "" if tuned.gain is None else f"saved a query: {tuned.gain}; "
-    return f"On queries that had no part in choosing: {saved}{', '.join(parts)}."
+    return f"On queries that had no part in choosing, at the best cuts: {saved}{', '.join(parts)}."
 
 
 def _short(rate: Rate) -> str:

@@ -19,6 +19,7 @@ from kbeval.records import Level
 from kbeval.studies.tuning_compare import Comparison
 from kbeval.studies.tuning_effects import WHICH, WrongBelief
 from kbeval.studies.tuning_files import told, verdict_lines
+from kbeval.studies.tuning_headline import headline
 from kbeval.studies.tuning_result import Tuned, Tuning
 
 NAMES = (  # shown before and after
@@ -46,6 +47,8 @@ def tuning_lines(tuning: Tuning) -> Iterator[str]:
     if tuning.comparison is not None:
         yield ""
         yield from comparison_lines(tuning.comparison)
+    yield ""
+    yield f"answer: {headline(tuning)}"
 
 
 def tuned_lines(tuned: Tuned) -> Iterator[str]:
