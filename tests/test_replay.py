@@ -25,6 +25,7 @@ from kbeval.retrieval.tool import KnowledgeTool
 
 BASE = world.base()
 SQUARED = {"distance": "squared_l2"}
+CHARACTERS = Tokenizer("characters", lambda texts: [len(text) for text in texts])
 
 
 @lru_cache
@@ -80,10 +81,13 @@ def plain_outcome(result, invocation, tokenizer, passages):
 
 
 @settings(max_examples=40, deadline=None)
-@given(world.sessions, st.lists(st.sampled_from(world.POLICIES), unique=True, max_size=6))
-def test_replay_is_the_live_tool_turn_by_turn(sessions, texts):
+@given(
+    world.sessions,
+    st.lists(st.sampled_from(world.POLICIES), unique=True, max_size=6),
+    st.sampled_from([count_words(), CHARACTERS]),
+)
+def test_replay_is_the_live_tool_turn_by_turn(sessions, texts, tokenizer):
     policies = world.policies(texts)
-    tokenizer = count_words()
     replays = list(replay(sessions, BASE, policies, tokenizer=tokenizer))
     assert [one.session for one in replays] == sessions
     policies += (
@@ -199,6 +203,15 @@ def test_a_blank_query_is_answered_as_the_live_tool_answers_it():
     assert (blank.level, blank.reason, blank.handed) == ("NOT_FOUND", None, ())
     assert blank.domains == ("domain 1", "domain 2", "domain 0")
     assert one.outcomes["none"][1].domains == ()
+
+
+def test_an_answer_costs_what_the_tool_counts_to_the_last_brace():
+    session, policies = turned("q one", "q one"), world.policies(["none", "documents"])
+    (one,) = replay([session], BASE, policies, tokenizer=CHARACTERS)
+    for policy in policies:
+        answers = live(session, policy, CHARACTERS)
+        counted = [result_tokens(result, CHARACTERS).total for result, _ in answers]
+        assert [outcome.token_count for outcome in one.outcomes[policy.name]] == counted
 
 
 def test_a_session_without_turns_has_no_outcomes():

@@ -76,7 +76,8 @@ class Answered:
         hint: str | None,
         domains: tuple[str, ...],
     ) -> int:
-        frame = LookupResult(found, message, None, (), level, hint, domains)
+        primary = PrimaryResult("", "", "", "") if found else None  # its braces count
+        frame = LookupResult(found, message, primary, (), level, hint, domains)
         return result_tokens(frame, self.tokenizer).frame
 
     def _count_document(self, *parts: str) -> int:
