@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from kbeval.errors import KbevalError, RunError
 from kbeval.retrieval.saved import write_atomically
-from kbeval.studies.answers import answers
 from kbeval.studies.execute import run_notebook
 from kbeval.studies.manifest import (
     MANIFEST,
@@ -27,7 +26,9 @@ from kbeval.studies.manifest import (
 )
 from kbeval.studies.parameters import checked_parameters, notebook_parameters
 from kbeval.studies.progress import progress_bar
+from kbeval.studies.report import ending, page
 from kbeval.studies.study import Study, StudyNotebook, load_study
+from kbeval.studies.terminal import counted
 
 __all__ = ["RunFolder", "latest_run", "load_study", "read_run", "run_notebook", "run_study"]
 
@@ -66,7 +67,7 @@ def run_study(
     shutil.copyfile(study.path, folder / "study.yml")
     manifest = new_manifest(study.name, study.fingerprint, (_entry(step) for step in steps))
     write_manifest(folder, manifest)
-    echo(f"{study.name}: {_notebooks(len(steps))} into {folder}")
+    echo(f"{study.name}: {counted(len(steps), 'notebook')} into {folder}")
     try:
         _embed_ahead(study)
         for step, entry in zip(steps, manifest["notebooks"], strict=True):
@@ -76,10 +77,12 @@ def run_study(
         raise
     failed = [entry for entry in manifest["notebooks"] if entry["status"] == "failed"]
     _end(folder, manifest, "failed" if failed else "ok")
-    for line in _summary(folder):
+    for line in ending(folder):
         echo(line)
     if failed:
-        raise RunError(f"{len(failed)} of {_notebooks(len(steps))} failed: {failed[0]['error']}")
+        raise RunError(
+            f"{len(failed)} of {counted(len(steps), 'notebook')} failed: {failed[0]['error']}"
+        )
     return read_run(folder)
 
 
@@ -129,14 +132,14 @@ def _new_folder(study: Study, out: str | Path | None, *, force: bool) -> Path:
 
 
 def _steps(study: Study, folder: Path) -> list[_Step]:
-    """Every notebook with checked values; one named twice writes into a folder of its own."""
+    """Every notebook with checked values; of several each writes into a folder of its own."""
     steps: list[_Step] = []
     seen: Counter[str] = Counter()
     for entry in study.notebooks:
         stem = entry.path.stem
         seen[stem] += 1
         own = stem if seen[stem] == 1 else f"{stem}-{seen[stem]}"
-        target = folder if seen[stem] == 1 else folder / own
+        target = folder / own if len(study.notebooks) > 1 else folder
         declared = notebook_parameters(entry.path)
         common = {**study.common, "out": str(target)}
         given = {name: value for name, value in common.items() if name in declared}
@@ -181,50 +184,8 @@ def _run_step(
     echo(entry["error"] or f"{step.file}: ok ({entry['seconds']:.1f} s)")
 
 
-def _notebooks(count: int) -> str:
-    return f"{count} notebook" + ("" if count == 1 else "s")
-
-
 def _end(folder: Path, manifest: dict[str, Any], status: str) -> None:
     """Write the index, then the manifest's last word."""
     manifest.update(status=status, ended=now())
-    write_atomically(folder / "index.md", _index(folder, manifest).encode("utf-8"))
+    write_atomically(folder / "index.md", page(folder, manifest).encode("utf-8"))
     write_manifest(folder, manifest)
-
-
-def _summary(folder: Path) -> list[str]:
-    """What a run ends with: its answers, then where everything is."""
-    files = sorted(folder.rglob("*"))
-    pictures = [str(path) for path in files if path.suffix == ".png"]
-    lines = [
-        "\n".join(("", question, *sentences)) for question, sentences in answers(folder).items()
-    ]
-    lines += ["", *(f"picture: {picture}" for picture in pictures)]
-    return [*lines, f"report: {folder / 'index.md'}"]
-
-
-def _index(folder: Path, manifest: dict[str, Any]) -> str:
-    """A page in Markdown: the answers, the pictures, each notebook's outcome, every file."""
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*"))
-    lines = [f"# {manifest['study']}: {manifest['status']}", ""]
-    for question, sentences in answers(folder).items():
-        lines += [f"## {question}", "", *(line for said in sentences for line in (said, ""))]
-    lines += ["## Pictures", ""] if any(name.endswith(".png") for name in files) else []
-    for name in files:
-        if name.endswith(".png"):
-            lines += [f"![{PurePosixPath(name).stem}](<{name}>)", ""]
-    lines += [
-        "## How it ran",
-        "",
-        f"Started {manifest['started']}, ended {manifest['ended']}, kbeval {manifest['kbeval']}, "
-        f"Python {manifest['python']}.",
-        "",
-        "| notebook | status | seconds | error |",
-        "|---|---|---|---|",
-    ]
-    for entry in manifest["notebooks"]:
-        error = (entry["error"] or "").replace("|", "\\|")
-        lines.append(f"| {entry['file']} | {entry['status']} | {entry['seconds']} | {error} |")
-    lines += ["", "## Files", ""]
-    lines += [f"- [{name}](<{name}>)" for name in files if name != "index.md"]
-    return "\n".join(lines) + "\n"
