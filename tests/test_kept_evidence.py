@@ -13,6 +13,9 @@ from stand_ins import document
 from kbeval.config import load_settings
 from kbeval.corpus.encoders import open_encoder
 from kbeval.corpus.vectors import EmbeddingCache
+from kbeval.evaluation.queries import Session, Turn
+from kbeval.evaluation.replaying.policies import load_policies
+from kbeval.evaluation.replaying.replay import replay
 from kbeval.records import Corpus
 from kbeval.retrieval.kept_evidence import kept_evidence
 from kbeval.retrieval.knowledge import Knowledge
@@ -121,3 +124,26 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(cache, caplog):
     with caplog.at_level(logging.WARNING):
         assert len(kept_evidence(base(cache), QUERIES)) == 3
     assert "cannot be written" in caplog.text
+
+
+def test_a_second_replay_embeds_and_searches_nothing(cache):
+    first = base(cache)
+    sessions = [Session(f"s{i}", tuple(Turn(query) for query in QUERIES)) for i in range(2)]
+    policies = load_policies(["documents", "primary"])
+    once = list(replay(sessions, first, policies, keep=True))
+    mute = SimpleNamespace(fingerprint=first.encoder.fingerprint, name="mute", dimension=1)
+    nowhere = SimpleNamespace(convention=first.l1.convention)
+    kept = _Vectors(cache.folder, first.embed_queries(QUERIES))
+    silent = replace(first, encoder=mute, l1=nowhere, l0=None, cache=kept)
+    again = list(replay(sessions, silent, policies, keep=True))
+    assert again == once
+
+
+class _Vectors:
+    """An embedding cache that has every query, whatever the encoder."""
+
+    def __init__(self, folder, vectors):
+        self.folder, self.vectors = folder, vectors
+
+    def embed(self, encoder, texts, kind, progress=None):
+        return self.vectors[[QUERIES.index(text) for text in texts]]

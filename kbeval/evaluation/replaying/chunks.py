@@ -40,6 +40,7 @@ def play_sessions(
     *,
     limit: int,
     jobs: int = 1,
+    keep: bool = False,
     progress: Progress | None = None,
     cache: EmbeddingCache | None = None,
 ) -> Iterator[tuple[Session, T]]:
@@ -54,7 +55,7 @@ def play_sessions(
         raise ConfigError(f"jobs is {jobs}; 1 or more is allowed")
     if cache is not None:
         knowledge = replace(knowledge, cache=cache)
-    chunks = ((chunk, _remembered(knowledge, chunk, limit)) for chunk in _chunks(sessions))
+    chunks = ((chunk, _remembered(knowledge, chunk, limit, keep)) for chunk in _chunks(sessions))
     played = (
         _alone(make_play, knowledge, chunks)
         if jobs == 1
@@ -85,10 +86,12 @@ def _chunks(sessions: Iterable[Session]) -> Iterator[list[Session]]:
         yield chunk
 
 
-def _remembered(knowledge: Knowledge, chunk: Sequence[Session], limit: int) -> Remembered:
+def _remembered(
+    knowledge: Knowledge, chunk: Sequence[Session], limit: int, keep: bool
+) -> Remembered:
     longest = max(len(session.turns) for session in chunk)
     queries = [turn.query for session in chunk for turn in session.turns]
-    return remember(knowledge, queries, depth=limit * (longest + 1) + 1)
+    return remember(knowledge, queries, depth=limit * (longest + 1) + 1, keep=keep)
 
 
 Chunks = Iterator[tuple[list[Session], Remembered]]

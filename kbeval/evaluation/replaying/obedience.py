@@ -76,6 +76,7 @@ def obedience_curve(
     levels: Sequence[float] = LEVELS,
     seeds: int = SEEDS,
     jobs: int = 1,
+    keep: bool = False,
     progress: Progress | None = None,
     cache: EmbeddingCache | None = None,
 ) -> ObedienceCurve:
@@ -91,6 +92,7 @@ def obedience_curve(
         levels=levels,
         seeds=seeds,
         jobs=jobs,
+        keep=keep,
         progress=progress,
         cache=cache,
     ):
@@ -134,6 +136,7 @@ def obedient_sessions(
     levels: Sequence[float] = LEVELS,
     seeds: int = SEEDS,
     jobs: int = 1,
+    keep: bool = False,
     progress: Progress | None = None,
     cache: EmbeddingCache | None = None,
 ) -> Iterator[SessionObedience]:
@@ -163,6 +166,7 @@ def obedient_sessions(
         knowledge,
         limit=policy.settings.retrieval.limit,
         jobs=jobs,
+        keep=keep,
         progress=progress,
         cache=cache,
     )

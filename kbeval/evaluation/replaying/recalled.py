@@ -18,6 +18,7 @@ from kbeval.corpus.encoders import Encoder
 from kbeval.errors import EncoderError
 from kbeval.records import Evidence, Kind
 from kbeval.retrieval.embedding import Progress
+from kbeval.retrieval.kept_evidence import kept_evidence
 from kbeval.retrieval.knowledge import Knowledge
 
 CELLS = 4_000_000  # queries x documents that are remembered at a time, 12 bytes each
@@ -37,11 +38,13 @@ def remember(
     queries: Sequence[str],
     *,
     depth: int,
+    keep: bool = False,
     progress: Progress | None = None,
 ) -> Remembered:
     """Embed, through the base's cache, and search each distinct query once.
 
-    About `depth` documents of each are kept, fewer where all together would be too many. Raises
+    About `depth` documents of each are kept, fewer where all together would be too many. With
+    `keep` the cache holds what was found, and a later call searches nothing. Raises
     `VectorError` or `EncoderError` for a query that cannot be embedded.
     """
     texts = [query for query in dict.fromkeys(queries) if query.strip()]
@@ -53,7 +56,10 @@ def remember(
         vectors = np.empty((0, knowledge.encoder.dimension), np.float32)
     affordable = max(LEAST_DEPTH, CELLS // max(len(texts), 1))
     depth = min(depth, affordable, len(knowledge.documents))
-    evidence = knowledge.gather_checked(texts, vectors, depth=depth)
+    if keep:
+        evidence = kept_evidence(knowledge, texts, depth=depth)
+    else:
+        evidence = knowledge.gather_checked(texts, vectors, depth=depth)
     return Remembered({text: row for row, text in enumerate(texts)}, vectors, evidence)
 
 

@@ -28,6 +28,7 @@ def replay(
     tokenizer: Tokenizer | str = DEFAULT,
     jobs: int = 1,
     seed: int = 0,
+    keep: bool = False,
     progress: Progress | None = None,
     cache: EmbeddingCache | None = None,
 ) -> Iterator[SessionReplay]:
@@ -35,8 +36,9 @@ def replay(
 
     Lazily, in the sessions' order, and the same for every number of `jobs` (processes); several
     need the tokenizer's name, as `open_tokenizer` takes it. Queries are embedded once, through
-    `cache` (else the base's own), and searched once for all policies. Each session begins with an
-    empty memory. No memory is replayed too, as `none`, whether it is among the policies or not.
+    `cache` (else the base's own), and searched once for all policies (with `keep` what was found
+    is kept in the cache, for a set that is replayed again). Each session begins with an empty
+    memory. No memory is replayed too, as `none`, whether it is among the policies or not.
 
     Before a turn the documents of `Turn.changed` get another content; what it says is not
     recorded, so their text stays and they only count as changed. `seed` draws who obeys.
@@ -55,6 +57,7 @@ def replay(
         knowledge,
         limit=max(policy.settings.retrieval.limit for policy in policies),
         jobs=jobs,
+        keep=keep,
         progress=progress,
         cache=cache,
     )
