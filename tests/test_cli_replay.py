@@ -226,6 +226,21 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(kbeval, workplace, arguments,
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_policies_may_come_from_a_file_under_names_of_their_own(kbeval, workplace):
+    (workplace / "p.yml").write_text("policies: {short: documents horizon-turns=2}")
+    code, out, _ = kbeval("replay", TINY, *HASHING, "--policies", "p.yml", "--horizon", 3)
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("== ")] == ["== none", "== short"]
+    assert "the agent's context holds 3 turns" in out
+
+
+def test_the_help_teaches_with_examples(kbeval):
+    code, out, _ = kbeval("replay", "--help")
+    assert code == 0
+    assert "kbeval replay datasets/handbook" in " ".join(out.split())
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_strict_stops_at_a_turn_that_is_lost(kbeval, tmp_path):
     file = tmp_path / "sessions.jsonl"
     good = {"query": "how do I restart nginx", "relevant": ["restart-nginx"], "answerable": True}
@@ -285,6 +300,7 @@ def test_a_session_that_is_asked_for_is_kept_and_an_unknown_one_is_named():
         ("datasets/handbook/sessions.jsonl", "handbook-replay"),
         ("logs/trace of may.csv", "trace-of-may-replay"),
         ("postgresql://user:secret@host/kb", "kb-replay"),
+        ("/", "sessions-replay"),
     ],
 )
 def test_the_results_folder_is_named_for_its_sessions(source, name):

@@ -47,8 +47,7 @@ class Opened:
     @property
     def name(self) -> str:
         """A short name of the sessions: their folder, file or database."""
-        path = Path(self.loaded.source)
-        return path.parent.name if path.name == "sessions.jsonl" else path.stem
+        return name_of_source(self.loaded.source)
 
     def domain_of(self) -> dict[str, str]:
         """The domain of every document."""
@@ -138,6 +137,18 @@ def open_replay(
         progress=progress,
     )
     return Opened(loaded, documents, knowledge, base, settings_from, chosen, recorded, cache)
+
+
+def name_of_source(source: str | Path) -> str:
+    """The folder of a data set, the name of a file or of a database.
+
+    >>> [name_of_source(s) for s in ("sets/handbook", "sets/handbook/sessions.jsonl", "log.csv")]
+    ['handbook', 'handbook', 'log']
+    >>> name_of_source("postgresql://user:secret@host/kb?sslmode=require")
+    'kb'
+    """
+    path = Path(str(source).split("?")[0] if "://" in str(source) else source)
+    return path.absolute().parent.name if path.name == "sessions.jsonl" else path.absolute().stem
 
 
 def documents_of(source: str | Path, corpus: str | Path | None) -> str | Path:

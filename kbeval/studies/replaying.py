@@ -31,10 +31,10 @@ from kbeval.service.opening import open_for_use
 from kbeval.studies.replay_database import ReplayedRows
 from kbeval.studies.replay_files import RowFiles
 from kbeval.studies.replay_kept import Keeper
-from kbeval.studies.replay_opening import Opened, open_replay
+from kbeval.studies.replay_opening import Opened, name_of_source, open_replay
 from kbeval.studies.replay_policies import comparable
 from kbeval.studies.replay_record import Recording
-from kbeval.studies.replay_result import ANSWER, METRICS, REPORT, ReplayResult
+from kbeval.studies.replay_result import ANSWER, REPORT, ReplayResult
 from kbeval.studies.replay_tables import Along, Repeated
 from kbeval.studies.tuning_result import slug
 
@@ -172,12 +172,10 @@ def _result(
 def folder_name(source: str | Path) -> str:
     """A name for a results folder.
 
-    >>> folder_name("datasets/handbook"), folder_name("postgresql://u@host/kb")
-    ('handbook-replay', 'kb-replay')
+    >>> folder_name("datasets/handbook")
+    'handbook-replay'
     """
-    path = Path(str(source).rstrip("/"))
-    stem = path.parent.name if path.name == "sessions.jsonl" else path.stem
-    return f"{slug(stem) or 'sessions'}-replay"
+    return f"{slug(name_of_source(source)) or 'sessions'}-replay"
 
 
 def _embed_ahead(opened: Opened, progress: Progress | None) -> None:
@@ -205,7 +203,7 @@ def _written(
         if out is not None:
             folder = Path(out)
             folder.mkdir(parents=True, exist_ok=True)
-            for name in (REPORT, METRICS, ANSWER):  # of an earlier replay: they would not fit
+            for name in (REPORT, ANSWER):  # of an earlier replay: they would not fit
                 (folder / name).unlink(missing_ok=True)
             files = stack.enter_context(RowFiles(folder, names))
         yield files, rows
