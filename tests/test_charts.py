@@ -109,6 +109,10 @@ def test_text_that_no_font_can_draw_warns_no_one():
     assert legible("\U000f0000") == "□"
 
 
+def test_chinese_is_drawn_on_a_system_without_a_chinese_font():
+    assert legible("扩容线上数据卷 nginx") == "扩容线上数据卷 nginx"
+
+
 def test_a_chart_shows_itself_without_pyplot():
     code = (
         "import sys, pandas as pd\n"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,9 +32,10 @@ PROMISED = {  # what a level says of its answers (method.md 4, target level)
     "REFERENCE": ("related",),
     "NOT_FOUND": ("wrong", "nothing (near)", "nothing (far)", "nothing"),
 }
+PACKAGED_FONT = "Noto Sans SC"
 CJK_FONTS = (
     "Noto Sans CJK SC",
-    "Noto Sans SC",
+    PACKAGED_FONT,
     "Source Han Sans SC",
     "Source Han Sans CN",
     "PingFang SC",
@@ -156,7 +159,18 @@ def _families() -> tuple[str, ...]:
     from matplotlib import font_manager
 
     present = {font.name for font in font_manager.fontManager.ttflist}
+    if not present & set(CJK_FONTS) and (packaged := _packaged_font()) is not None:
+        font_manager.fontManager.addfont(packaged)
+        present.add(PACKAGED_FONT)
     return ("DejaVu Sans", *(name for name in CJK_FONTS if name in present))[:2]
+
+
+def _packaged_font() -> Path | None:
+    """The CJK font that the package zhplot ships, for systems without one; it is not imported."""
+    found = importlib.util.find_spec("zhplot")
+    if found is None or found.origin is None:
+        return None
+    return next(Path(found.origin).parent.glob("fonts/NotoSansSC*.ttf"), None)
 
 
 @functools.cache
