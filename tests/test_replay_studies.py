@@ -16,7 +16,7 @@ from kbeval.evaluation.recorded.names import QueryNames
 from kbeval.evaluation.replaying.outcomes import Handed, Outcome, SessionReplay
 from kbeval.service.opening import open_for_use
 from kbeval.store.invocations import read_invocations
-from kbeval.studies.chart_labels import Marked, places_for
+from kbeval.studies.chart_labels import CHAR, LINE, Marked, places_for
 from kbeval.studies.replay_charts import horizon_chart, saved_against_hidden
 from kbeval.studies.replay_database import ReplayedRows
 from kbeval.studies.replay_files import RowFiles
@@ -317,6 +317,11 @@ def test_saved_against_hidden_names_every_policy_and_says_where_it_is_better():
     assert {"none", "documents", "better: right and low  ↘", "answerable turns harmed"} <= texts
 
 
+def test_equal_policies_are_one_point_under_both_names():
+    table = policies(("none", 0, 0.0, 0.0), ("documents", 9, 0.0, 0.3), ("content", 9, 0.0, 0.3))
+    assert "documents = content" in drawn(saved_against_hidden(table))
+
+
 def test_without_labels_savings_stand_alone():
     table = policies(("none", 0, None, None), ("documents", 900, None, None))
     texts = drawn(saved_against_hidden(table))
@@ -349,12 +354,12 @@ def test_no_name_of_a_point_stands_on_another():
     crowd = [Marked(f"policy {i}", 3.0, 2.8, 3.2, 2.0, 0.1, 2.3) for i in range(6)]
     places = places_for(crowd, (7.3, 3.8))
     boxes = [
-        (x + 3.0 - (len(mark.text) * 0.075 if x < 0 else 0), y + 2.0)
+        (x + 3.0 - (len(mark.text) * CHAR if x < 0 else 0), y + 2.0)
         for (x, y), mark in zip(places, crowd, strict=True)
     ]
     for i, (x, y) in enumerate(boxes):
         for other_x, other_y in boxes[i + 1 :]:
-            assert abs(x - other_x) >= len("policy 0") * 0.075 or abs(y - other_y) >= 0.17
+            assert abs(x - other_x) >= len("policy 0") * CHAR or abs(y - other_y) >= LINE
     assert len(set(places)) == 6
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-CHAR, LINE = 0.075, 0.17  # inches of a letter and of a line at the size of a label
+CHAR, LINE = 0.083, 0.17  # inches of a letter and of a line at the size of a label
 DISTANCES = (0.13, 0.28, 0.45, 0.65, 0.9, 1.2)  # tried in this order, upwards and downwards
 
 

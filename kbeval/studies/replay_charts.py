@@ -112,8 +112,12 @@ def _saved_axis(axes: Axes, title: str, better: str) -> None:
 
 
 def percent_label(value: float, place: object) -> str:
-    """A tick's share in percent; nothing below 0, where no share is."""
-    return f"{value:.0%}" if value >= 0 else ""
+    """A tick's share in percent; nothing below 0, where no share is.
+
+    >>> percent_label(0.005, None), percent_label(0.3, None), percent_label(-0.01, None)
+    ('0.5%', '30%', '')
+    """
+    return f"{100 * value:.4g}%" if value >= 0 else ""
 
 
 def count_label(value: float, place: object) -> str:
