@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from kbeval.errors import ConfigError
-from kbeval.studies.charts import distance_histograms, legible, level_matrix, rates_chart
+from kbeval.studies.charts import distance_histograms, level_matrix, rates_chart
+from kbeval.studies.drawing import legible
 
 MATRIX = pd.DataFrame(
     [[9, 1, 0], [0, 0, 0]],

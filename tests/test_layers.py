@@ -34,6 +34,7 @@ HOME = {  # a heavy library -> the modules, or rooms, that may import it
     "papermill": {"studies/runs.py", "studies/execute.py", "studies/sweeps.py"},
     "matplotlib": {
         "studies/charts.py",
+        "studies/drawing.py",
         "studies/replay_charts.py",
         "studies/replay_session_charts.py",
         "studies/replay_timeline_chart.py",

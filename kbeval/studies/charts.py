@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +12,25 @@ from numpy.typing import ArrayLike, NDArray
 from kbeval.errors import ConfigError
 from kbeval.records import Convention
 from kbeval.retrieval.grading import distance_to_cosine
+from kbeval.studies.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    SKY,
+    VERMILION,
+    chart_style,
+    finite_number,
+    legible,
+    new_figure,
+    shades,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, SKY, ORANGE, VERMILION = "#0072B2", "#56B4E9", "#E69F00", "#D55E00"  # Okabe and Ito
-INK, FAINT = "#222222", "#8a8a8a"
 OUTCOMES = {"right": BLUE, "related": SKY, "wrong": VERMILION, "unanswerable": ORANGE}
 PROMISED = {  # what a level says of its answers (method.md 4, target level)
     "PRECISE": ("answers",),
@@ -32,22 +38,6 @@ PROMISED = {  # what a level says of its answers (method.md 4, target level)
     "REFERENCE": ("related",),
     "NOT_FOUND": ("wrong", "nothing (near)", "nothing (far)", "nothing"),
 }
-PACKAGED_FONT = "Noto Sans SC"
-CJK_FONTS = (
-    "Noto Sans CJK SC",
-    PACKAGED_FONT,
-    "Source Han Sans SC",
-    "Source Han Sans CN",
-    "PingFang SC",
-    "Hiragino Sans GB",
-    "Heiti SC",
-    "Microsoft YaHei",
-    "SimHei",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "Droid Sans Fallback",
-    "Arial Unicode MS",
-)
 
 
 def level_matrix(table: pd.DataFrame) -> Figure:
@@ -57,12 +47,12 @@ def level_matrix(table: pd.DataFrame) -> Figure:
     level promises. A level that no query got says so.
     """
     counts = table.to_numpy(dtype=np.int64)  # (levels, worths)
-    with _style():
-        figure = _figure(1.6 + 1.25 * counts.shape[1], 1.3 + 0.62 * counts.shape[0])
+    with chart_style():
+        figure = new_figure(1.6 + 1.25 * counts.shape[1], 1.3 + 0.62 * counts.shape[0])
         axes = figure.add_subplot()
         totals = counts.sum(axis=1)
         shares = counts / np.maximum(totals, 1)[:, None]
-        axes.imshow(shares, cmap=_shades(), vmin=0, vmax=1, aspect="auto")
+        axes.imshow(shares, cmap=shades(), vmin=0, vmax=1, aspect="auto")
         for (row, column), count in np.ndenumerate(counts):
             _cell(axes, (row, column), int(count), float(shares[row, column]))
             if str(table.columns[column]) in PROMISED.get(str(table.index[row]), ()):
@@ -98,11 +88,11 @@ def distance_histograms(
     margin = max(0.04 * (max(reach) - min(reach)), 0.01)
     low, high = max(0.0, min(reach) - margin), max(reach) + margin
     present = [kind for kind in OUTCOMES if (kinds == kind).any()] or ["right"]
-    with _style():
-        figure = _figure(7.2, 1.5 + 0.8 * len(present))
+    with chart_style():
+        figure = new_figure(7.2, 1.5 + 0.8 * len(present))
         panels = figure.subplots(len(present), 1, sharex=True, squeeze=False)[:, 0]
         for axes, kind in zip(panels, present, strict=True):
-            _histogram(axes, values[kinds == kind], kind, np.linspace(low, high, 49))
+            histogram(axes, values[kinds == kind], kind, np.linspace(low, high, 49))
             for cut in drawn.values():
                 axes.axvline(cut, color=INK, linewidth=1.1, linestyle=(0, (4, 2)))
         panels[-1].set_xlim(low, high)
@@ -127,8 +117,8 @@ def rates_chart(rates: pd.DataFrame) -> Figure:
     if there is one; a missing interval leaves the dot alone.
     """
     rows = rates.to_dict("records")
-    with _style():
-        figure = _figure(10.0, 1.0 + 0.3 * max(len(rows), 1))
+    with chart_style():
+        figure = new_figure(10.0, 1.0 + 0.3 * max(len(rows), 1))
         axes = figure.add_subplot()
         for place, row in enumerate(rows):
             _rate(axes, place, row)
@@ -142,84 +132,6 @@ def rates_chart(rates: pd.DataFrame) -> Figure:
         axes.spines[["left", "right", "top"]].set_visible(False)
         axes.set_title("Rates with 95 % intervals", loc="left")
     return figure
-
-
-def legible(text: str) -> str:
-    """The text with every character that no font here can draw shown as a hollow square.
-
-    >>> legible("precision")
-    'precision'
-    """
-    known = _drawable()
-    return "".join(char if ord(char) in known or char.isspace() else "□" for char in text)
-
-
-@functools.cache
-def _families() -> tuple[str, ...]:
-    from matplotlib import font_manager
-
-    present = {font.name for font in font_manager.fontManager.ttflist}
-    if not present & set(CJK_FONTS) and (packaged := _packaged_font()) is not None:
-        font_manager.fontManager.addfont(packaged)
-        present.add(PACKAGED_FONT)
-    return ("DejaVu Sans", *(name for name in CJK_FONTS if name in present))[:2]
-
-
-def _packaged_font() -> Path | None:
-    """The CJK font that the package zhplot ships, for systems without one; it is not imported."""
-    found = importlib.util.find_spec("zhplot")
-    if found is None or found.origin is None:
-        return None
-    return next(Path(found.origin).parent.glob("fonts/NotoSansSC*.ttf"), None)
-
-
-@functools.cache
-def _drawable() -> frozenset[int]:
-    from matplotlib import font_manager
-
-    known: set[int] = set()
-    for family in _families():
-        known |= set(font_manager.get_font(font_manager.findfont(family)).get_charmap())
-    return frozenset(known)
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    import matplotlib as mpl
-
-    settings: dict[Any, Any] = {
-        "text.parse_math": False,
-        "font.family": list(_families()),
-        "font.size": 9.5,
-        "axes.titlesize": 11,
-        "figure.titlesize": 11,
-        "axes.edgecolor": FAINT,
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "xtick.color": INK,
-        "ytick.color": INK,
-    }
-    with mpl.rc_context(settings):
-        yield
-
-
-def _figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that also shows itself in a notebook, without pyplot."""
-    from matplotlib.figure import Figure
-
-    class Chart(Figure):
-        def _repr_png_(self) -> bytes:
-            picture = io.BytesIO()
-            self.savefig(picture, format="png")
-            return picture.getvalue()
-
-    return Chart(figsize=(width, height), dpi=150, layout="constrained", facecolor="white")
-
-
-def _shades() -> Any:  # noqa: ANN401
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("share", ["#ffffff", "#9ecae9", BLUE])
 
 
 def _cell(axes: Axes, place: tuple[int, int], count: int, share: float) -> None:
@@ -263,9 +175,10 @@ def _check_outcomes(values: NDArray[np.float64], kinds: NDArray[np.object_]) -> 
             raise ConfigError(f"outcome {kind!r} is none of {', '.join(OUTCOMES)}")
 
 
-def _histogram(
+def histogram(
     axes: Axes, values: NDArray[np.float64], kind: str, edges: NDArray[np.float64]
 ) -> None:
+    """Draw one outcome's distances; those without a neighbour are counted beside it."""
     finite = values[np.isfinite(values)]
     axes.hist(finite, bins=edges.tolist(), color=OUTCOMES[kind], edgecolor="white", linewidth=0.4)
     unseen = len(values) - len(finite)
@@ -313,7 +226,7 @@ def _cut_names(axes: Axes, cuts: Mapping[str, float]) -> None:
 
 
 def _rate(axes: Axes, place: int, row: Mapping[Any, Any]) -> None:
-    value, low, high = (_number(row[key]) for key in ("value", "low", "high"))
+    value, low, high = (finite_number(row[key]) for key in ("value", "low", "high"))
     if value is None:
         said = legible(str(row.get("note") or f"no value (n = {row['n']})"))
     else:
@@ -331,7 +244,3 @@ def _rate(axes: Axes, place: int, row: Mapping[Any, Any]) -> None:
         fontsize=8.5,
         color=INK if value is not None else FAINT,
     )
-
-
-def _number(value: Any) -> float | None:  # noqa: ANN401
-    return None if value is None or not math.isfinite(float(value)) else float(value)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbeval.studies.charts import BLUE, FAINT, ORANGE, SKY, _figure, _style, legible
+from kbeval.studies.drawing import (
+    BLUE,
+    FAINT,
+    ORANGE,
+    SKY,
+    chart_style,
+    legible,
+    new_figure,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kbeval.studies.charts import Axes, Figure  # type: ignore[attr-defined]
+    from kbeval.studies.drawing import Axes, Figure
 
 SHOWN = 30  # domains, or pairs, before the rest is counted in the title
 
@@ -20,8 +28,8 @@ def map_lengths_chart(lengths: pd.DataFrame) -> Figure:
     `lengths` is that of a `DomainReport`; beyond 30 domains the longest are drawn.
     """
     shown = lengths.head(SHOWN)
-    with _style():
-        figure = _figure(7.2, 1.3 + 0.26 * max(len(shown), 1))
+    with chart_style():
+        figure = new_figure(7.2, 1.3 + 0.26 * max(len(shown), 1))
         axes = figure.add_subplot()
         rest = shown["characters"] - shown["text"]
         names = [
@@ -43,8 +51,8 @@ def overlap_chart(overlaps: pd.DataFrame) -> Figure:
     `overlaps` is that of a `DomainReport`; pairs compared by their titles are orange.
     """
     shown = overlaps.head(SHOWN)
-    with _style():
-        figure = _figure(7.2, 1.3 + 0.26 * max(len(shown), 1))
+    with chart_style():
+        figure = new_figure(7.2, 1.3 + 0.26 * max(len(shown), 1))
         axes = figure.add_subplot()
         colours = [BLUE if kind == "text" else ORANGE for kind in shown["compared"]]
         names = [

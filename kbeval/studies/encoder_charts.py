@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbeval.studies.charts import (
+from kbeval.studies.charts import OUTCOMES, histogram
+from kbeval.studies.drawing import (
     BLUE,
     FAINT,
     INK,
-    OUTCOMES,
     SKY,
-    _figure,
-    _histogram,
-    _style,
+    chart_style,
     legible,
+    new_figure,
 )
 from kbeval.studies.tuning_result import Tuned, Tuning
 from kbeval.studies.tuning_tables import outcomes
@@ -24,7 +23,7 @@ from kbeval.studies.tuning_tables import outcomes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kbeval.studies.charts import Axes, Figure  # type: ignore[attr-defined]
+    from kbeval.studies.drawing import Axes, Figure
 
 LEVELS = ("HIGHLY_RELEVANT", "REFERENCE")
 
@@ -37,8 +36,8 @@ def coverage_chart(table: pd.DataFrame) -> Figure:
     """
     rows = table.to_dict("records")
     wanted = list(dict.fromkeys(row["wanted"] for row in rows))
-    with _style():
-        figure = _figure(10.0, 1.3 + 0.34 * (len(rows) + len(wanted)))
+    with chart_style():
+        figure = new_figure(10.0, 1.3 + 0.34 * (len(rows) + len(wanted)))
         axes = figure.add_subplot()
         names: dict[float, str] = {}
         for i, row in enumerate(rows):
@@ -68,8 +67,8 @@ def distances_by_encoder(tuning: Tuning) -> Figure:
     """
     kinds = {tuned.encoder: np.array(outcomes(tuned.parts.reported)) for tuned in tuning.tuned}
     present = [kind for kind in OUTCOMES if any((k == kind).any() for k in kinds.values())]
-    with _style():
-        figure = _figure(1.6 + 3.9 * len(tuning.tuned), 1.7 + 0.8 * len(present))
+    with chart_style():
+        figure = new_figure(1.6 + 3.9 * len(tuning.tuned), 1.7 + 0.8 * len(present))
         panels = figure.subplots(len(present), len(tuning.tuned), sharex="col", squeeze=False)
         for column, tuned in zip(panels.T, tuning.tuned, strict=True):
             _column(column, tuned, present, kinds[tuned.encoder])
@@ -122,7 +121,7 @@ def _column(column: Any, tuned: Tuned, present: list[str], kinds: Any) -> None: 
     margin = max(0.04 * (max(reach) - min(reach)), 0.01)
     edges = np.linspace(max(0.0, min(reach) - margin), max(reach) + margin, 37)
     for axes, kind in zip(column, present, strict=True):
-        _histogram(axes, distance[kinds == kind], kind, edges)
+        histogram(axes, distance[kinds == kind], kind, edges)
         for _, cut in drawn:
             axes.axvline(cut, color=INK, linewidth=1.1, linestyle=(0, (4, 2)))
     named = ", ".join(f"{level} {cut:.3f}" for level, cut in drawn) or "no cut in use"

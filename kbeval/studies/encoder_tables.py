@@ -127,7 +127,7 @@ def _answers(tuned: Tuned) -> pd.DataFrame:
     parts, ask = tuned.parts, tuned.ask
     judged = parts.reported
     high, reference = (cuts[0] for cuts in held_cuts(parts, ask, tuned.rule))
-    level = levels_at(judged, high, reference, tuned.rule)  # type: ignore[arg-type]
+    level = levels_at(judged, high, reference, tuned.rule)
     table = query_table(judged, parts.labelled, parts.evidence, level, ask.present, ask.costs)
     handed = level > Level.NOT_FOUND
     given = np.where(handed, table["level"] + " " + table["primary"], "nothing")

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kbeval.studies.charts import BLUE, FAINT, INK, ORANGE, SKY, VERMILION, _figure, _style, legible
+from kbeval.studies.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    SKY,
+    VERMILION,
+    chart_style,
+    legible,
+    new_figure,
+)
 
 if TYPE_CHECKING:
-    from kbeval.studies.charts import Axes, Figure  # type: ignore[attr-defined]
+    from kbeval.studies.drawing import Axes, Figure
 
 _LEVELS: dict[str | None, str] = {
     "PRECISE": BLUE,
@@ -39,8 +49,8 @@ def invocation_chart(
     shown = dict(list(repeated.items())[:SHOWN])
     heights = [max(len(part), 1) for part in (levels, reasons, shown)]
     total = sum(grades.values())
-    with _style():
-        figure = _figure(7.2, 1.6 + 0.34 * sum(heights))
+    with chart_style():
+        figure = new_figure(7.2, 1.6 + 0.34 * sum(heights))
         panels = figure.subplots(3, 1, height_ratios=heights)
         _bars(panels[0], _named(levels, "level"), [_LEVELS.get(name, INK) for name in levels])
         panels[0].set_title(f"{total} look-ups by relevance level", loc="left")

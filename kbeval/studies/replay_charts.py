@@ -6,17 +6,17 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbeval.studies.chart_labels import Marked, places_for
-from kbeval.studies.charts import (
+from kbeval.studies.drawing import (
     BLUE,
     FAINT,
     INK,
     ORANGE,
     SKY,
     VERMILION,
-    _figure,
-    _number,
-    _style,
+    chart_style,
+    finite_number,
     legible,
+    new_figure,
 )
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def saved_against_hidden(table: pd.DataFrame) -> Figure:
     bound of harm, its thin line over both intervals. Without labels savings stand alone.
     """
     rows = _equal_together(table.to_dict("records"))
-    if all(_number(row["harm_high"]) is None for row in rows):
+    if all(finite_number(row["harm_high"]) is None for row in rows):
         return _saved_alone(rows)
-    with _style():
-        figure = _figure(8.0, 4.7)
+    with chart_style():
+        figure = new_figure(8.0, 4.7)
         axes = figure.add_subplot()
         across, up = _limits(rows)
         axes.set_xlim(*across)
@@ -64,8 +64,8 @@ def horizon_chart(table: pd.DataFrame) -> Figure:
     """
     names = [legible(str(name)) for name in table["horizon"]]
     places = range(len(names))
-    with _style():
-        figure = _figure(7.2, 5.0)
+    with chart_style():
+        figure = new_figure(7.2, 5.0)
         above, below = figure.subplots(2, 1, sharex=True)
         for place, row in zip(places, table.to_dict("records"), strict=True):
             _interval(above, place, row, (SAVED, *SAVED_ENDS), BLUE)
@@ -88,8 +88,8 @@ def horizon_chart(table: pd.DataFrame) -> Figure:
 
 def _saved_alone(rows: Sequence[Mapping[Hashable, Any]]) -> Figure:
     """Savings without harm, a line a policy: there is nothing to set them against."""
-    with _style():
-        figure = _figure(8.0, 1.5 + 0.35 * len(rows))
+    with chart_style():
+        figure = new_figure(8.0, 1.5 + 0.35 * len(rows))
         axes = figure.add_subplot()
         axes.axvline(0, color="#d9d9d9", linewidth=1, zorder=0)
         for place, (row, colour) in enumerate(zip(rows, _colours(len(rows)), strict=True)):
@@ -133,9 +133,9 @@ def _equal_together(rows: Sequence[Mapping[Hashable, Any]]) -> list[dict[Hashabl
     """The rows that have a saving; those of equal saving and harm are one, under all names."""
     found: dict[tuple[Any, ...], dict[Hashable, Any]] = {}
     for row in rows:
-        if _number(row[SAVED]) is None:
+        if finite_number(row[SAVED]) is None:
             continue
-        key = tuple(_number(row[name]) for name in (SAVED, "harm_low", "harm_high"))
+        key = tuple(finite_number(row[name]) for name in (SAVED, "harm_low", "harm_high"))
         same = found.setdefault(key, {**row, "policy": ""})
         same["policy"] += f" = {row['policy']}" if same["policy"] else row["policy"]
     return list(found.values())
@@ -155,14 +155,14 @@ def _limits(
 
 
 def _values(rows: Sequence[Mapping[Hashable, Any]], names: Sequence[str]) -> list[float]:
-    found = (_number(row[name]) for row in rows for name in names)
+    found = (finite_number(row[name]) for row in rows for name in names)
     return [value for value in found if value is not None]
 
 
 def _policy(axes: Axes, row: Mapping[Hashable, Any], colour: str) -> None:
     """A policy: its saving across, its harm upwards."""
-    low, high = (_number(row[end]) for end in SAVED_ENDS)
-    harm = _number(row["harm_high"]) or 0.0
+    low, high = (finite_number(row[end]) for end in SAVED_ENDS)
+    harm = finite_number(row["harm_high"]) or 0.0
     if low is not None and high is not None:
         axes.plot([low, high], [harm, harm], color=colour, linewidth=1.4)
     _harm(axes, float(row[SAVED]), row, colour)
@@ -170,8 +170,8 @@ def _policy(axes: Axes, row: Mapping[Hashable, Any], colour: str) -> None:
 
 def _harm(axes: Axes, x: float, row: Mapping[Hashable, Any], colour: str) -> None:
     """A thick bar between the bounds, a thin line over their intervals, a dot on the upper."""
-    lower, upper = _number(row["harm_low"]), _number(row["harm_high"])
-    ends = [_number(row["harm_low_from"]), _number(row["harm_high_to"])]
+    lower, upper = finite_number(row["harm_low"]), finite_number(row["harm_high"])
+    ends = [finite_number(row["harm_low_from"]), finite_number(row["harm_high_to"])]
     known = [end for end in ends if end is not None]
     if len(known) == 2:
         axes.plot([x, x], known, color=colour, linewidth=1.0, alpha=0.7)
@@ -185,7 +185,7 @@ def _harm(axes: Axes, x: float, row: Mapping[Hashable, Any], colour: str) -> Non
 def _interval(
     axes: Axes, x: float, row: Mapping[Hashable, Any], names: Sequence[str], colour: str
 ) -> None:
-    value, low, high = (_number(row[name]) for name in names)
+    value, low, high = (finite_number(row[name]) for name in names)
     if value is None:
         return
     if low is not None and high is not None:
@@ -202,7 +202,7 @@ def _name_policies(
     """Each policy's name near its point, none over another."""
     marked = []
     for row in rows:
-        x, y = float(row[SAVED]), _number(row["harm_high"]) or 0.0
+        x, y = float(row[SAVED]), finite_number(row["harm_high"]) or 0.0
         xs = [x, *_values([row], SAVED_ENDS)]
         ys = [y, *_values([row], ("harm_low", "harm_low_from", "harm_high_to"))]
         marked.append(

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbeval.evaluation.replaying.policies import NO_MEMORY
-from kbeval.studies.charts import BLUE, ORANGE, _figure, _style, legible
+from kbeval.studies.drawing import (
+    BLUE,
+    ORANGE,
+    chart_style,
+    legible,
+    new_figure,
+)
 from kbeval.studies.replay_charts import COLOURS, count_label, percent_label
 from kbeval.studies.replay_tables import AGAIN, ALIAS, NEW
 
@@ -24,8 +30,8 @@ def along_chart(table: pd.DataFrame) -> Figure:
 
     `table` is `Along.table`: policy, turn, sessions still running, tokens a session so far.
     """
-    with _style():
-        figure = _figure(8.0, 4.2)
+    with chart_style():
+        figure = new_figure(8.0, 4.2)
         axes = figure.add_subplot()
         groups = _equal_together(table)
         for (name, part), colour in zip(groups.items(), COLOURS * len(groups), strict=False):
@@ -54,8 +60,8 @@ def repeats_chart(by_turn: pd.DataFrame, by_domain: pd.DataFrame) -> Figure:
 
     Both tables are of `Repeated`: turn or domain, and a count for each of `HANDED`.
     """
-    with _style():
-        figure = _figure(9.0, 1.6 + 0.3 * max(len(by_domain), 8))
+    with chart_style():
+        figure = new_figure(9.0, 1.6 + 0.3 * max(len(by_domain), 8))
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
         _stack(left, by_turn, "turn")
         left.set_xlabel("turn")
@@ -78,8 +84,8 @@ def obedience_chart(table: pd.DataFrame) -> Figure:
     `harmed` (share of the turns that no memory answers) the mean over draws with its interval.
     """
     panels = {"avoided": "look-ups not made", "harmed": "answered turns harmed"}
-    with _style():
-        figure = _figure(7.6, 3.6)
+    with chart_style():
+        figure = new_figure(7.6, 3.6)
         for axes, (name, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
             groups = table.groupby("policy", sort=False)
             for (policy, part), colour in zip(groups, COLOURS[1:] * len(groups), strict=False):

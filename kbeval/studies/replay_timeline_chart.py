@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kbeval.studies.charts import (
+from kbeval.studies.drawing import (
     BLUE,
     FAINT,
     INK,
     ORANGE,
     SKY,
     VERMILION,
-    _figure,
-    _style,
+    chart_style,
     legible,
+    new_figure,
 )
 from kbeval.studies.replay_rows import CERTAIN, POSSIBLE
 from kbeval.studies.terminal import shortened
@@ -43,8 +43,8 @@ def timeline_chart(table: pd.DataFrame) -> Figure:
     widest = max((len(r) for r in drawn["documents"] + drawn["withheld"]), default=1)
     cell = STEP * max(widest, 3) + 0.75  # inches
     height = 0.34 * min(len(turns), TURNS)
-    with _style():
-        figure = _figure(2.9 + cell * len(policies), 1.3 + height)
+    with chart_style():
+        figure = new_figure(2.9 + cell * len(policies), 1.3 + height)
         axes = figure.add_subplot()
         axes.set_xlim(0, cell * len(policies))
         axes.set_ylim(min(len(turns), TURNS) + 0.5, 0.5)

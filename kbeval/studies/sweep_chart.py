@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbeval.studies.charts import BLUE, FAINT, INK, _figure, _shades, _style, legible
+from kbeval.studies.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    chart_style,
+    legible,
+    new_figure,
+    shades,
+)
 from kbeval.studies.sweep_table import AROUND, NOT_VALID
 
 if TYPE_CHECKING:
@@ -35,8 +43,8 @@ def sweep_chart(table: pd.DataFrame, names: Sequence[str]) -> Figure | None:
     axes_of, others = sorted(varying[:2], key=list(names).index), varying[2:]
     facets = list(table.groupby(others, sort=False, dropna=False)) if others else [((), table)]
     drawn = facets[:FACETS]
-    with _style():
-        figure = _figure(1.0 + 3.6 * len(drawn), 0.8 + 2.4 * len(shown))
+    with chart_style():
+        figure = new_figure(1.0 + 3.6 * len(drawn), 0.8 + 2.4 * len(shown))
         panels = figure.subplots(len(shown), len(drawn), squeeze=False)
         for row, metric in zip(panels, shown, strict=True):
             low, high = _limits(table[metric])
@@ -121,7 +129,7 @@ def _grid(axes: Axes, part: pd.DataFrame, metric: str, names: Sequence[str]) -> 
             values[place[1], place[0]] = row[metric]
     finite = values[np.isfinite(values)]
     low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
-    axes.imshow(values, cmap=_shades(), aspect="auto", origin="lower", vmin=low, vmax=high)
+    axes.imshow(values, cmap=shades(), aspect="auto", origin="lower", vmin=low, vmax=high)
     for (y, x), value in np.ndenumerate(values):
         if np.isfinite(value) and small:
             ink = "white" if high > low and (value - low) / (high - low) > 0.75 else INK

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbeval.evaluation.tuning.calibration import Calibration, NotCalibrated
-from kbeval.studies.charts import BLUE, FAINT, INK, ORANGE, SKY, VERMILION, _figure, _style
+from kbeval.studies.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    SKY,
+    VERMILION,
+    chart_style,
+    new_figure,
+)
 from kbeval.studies.tuning_result import Tuned
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kbeval.studies.charts import Axes, Figure  # type: ignore[attr-defined]
+    from kbeval.studies.drawing import Axes, Figure
 
 LINES = {  # a column of `rates_along_cut` -> its colour
     "precision": BLUE,
@@ -37,8 +46,8 @@ def max_heat(table: pd.DataFrame, *, cuts: Sequence[float]) -> Figure:
     `table` is that of `cost_by_max`. Along each line (1 - threshold) * max is one of `cuts`: the
     same answers to every query, in other words of the settings.
     """
-    with _style():
-        figure = _figure(7.2, 4.4)
+    with chart_style():
+        figure = new_figure(7.2, 4.4)
         axes = figure.add_subplot()
         _heat(figure, axes, table)
         limits = np.linspace(float(table.columns[0]), float(table.columns[-1]), 200)
@@ -58,8 +67,8 @@ def max_heat(table: pd.DataFrame, *, cuts: Sequence[float]) -> Figure:
 
 def reach_chart(table: pd.DataFrame) -> Figure:
     """Draw the share of queries that each level gets, along max-l2-distance."""
-    with _style():
-        figure = _figure(7.2, 3.2)
+    with chart_style():
+        figure = new_figure(7.2, 3.2)
         axes = figure.add_subplot()
         names = [str(name) for name in table.columns]
         shares = [table[name].to_numpy() for name in table.columns]
@@ -79,8 +88,8 @@ def cost_surface(table: pd.DataFrame, tuned: Tuned) -> Figure:
     `table` is that of `cost_by_thresholds`; pale cells are not valid.
     """
     limit, present = tuned.ask.present.max_l2_distance, tuned.ask.present
-    with _style():
-        figure = _figure(6.4, 5.2)
+    with chart_style():
+        figure = new_figure(6.4, 5.2)
         axes = figure.add_subplot()
         axes.set_facecolor("#efefef")
         _heat(figure, axes, table)
@@ -100,8 +109,8 @@ def cost_surface(table: pd.DataFrame, tuned: Tuned) -> Figure:
 
 def along_cut_chart(table: pd.DataFrame, *, cuts: Mapping[str, float]) -> Figure:
     """Draw what each cut does wherever it lies; `table` is that of `rates_along_cut`."""
-    with _style():
-        figure = _figure(7.2, 5.0)
+    with chart_style():
+        figure = new_figure(7.2, 5.0)
         panels = figure.subplots(2, 1, sharex=True)
         for axes, (level, names) in zip(panels, PANELS, strict=True):
             for name in names:
@@ -118,8 +127,8 @@ def along_cut_chart(table: pd.DataFrame, *, cuts: Mapping[str, float]) -> Figure
 
 def reliability_chart(found: Calibration | NotCalibrated) -> Figure:
     """Draw what was foretold against what came, with intervals; or why there is nothing to draw."""
-    with _style():
-        figure = _figure(4.6, 4.4)
+    with chart_style():
+        figure = new_figure(4.6, 4.4)
         axes = figure.add_subplot()
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)

@@ -12,12 +12,22 @@ from numpy.typing import NDArray
 
 from kbeval.evaluation.tuning.gains import FEWEST_OF_A_CLASS
 from kbeval.evaluation.tuning.plateau import Cut
-from kbeval.studies.charts import BLUE, FAINT, INK, ORANGE, SKY, VERMILION, _figure, _style, legible
+from kbeval.studies.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    SKY,
+    VERMILION,
+    chart_style,
+    legible,
+    new_figure,
+)
 from kbeval.studies.tuning_result import Tuned
 from kbeval.studies.tuning_views import PartCurve, part_curves, separate_table
 
 if TYPE_CHECKING:
-    from kbeval.studies.charts import Axes, Figure  # type: ignore[attr-defined]
+    from kbeval.studies.drawing import Axes, Figure
 
 COLOURS = (BLUE, ORANGE, SKY, VERMILION, "#009E73", "#CC79A7")  # Okabe and Ito
 PALE = "#b8b8b8"
@@ -34,8 +44,8 @@ def parts_chart(tuned: Tuned) -> Figure:
     curves = part_curves(tuned)
     advice = separate_table(tuned).set_index("by")["advice"].to_dict()
     kinds = list(dict.fromkeys(curve.by for curve in curves))
-    with _style():
-        figure = _figure(9.0, 0.8 + 2.6 * len(kinds))
+    with chart_style():
+        figure = new_figure(9.0, 0.8 + 2.6 * len(kinds))
         panels = figure.subplots(len(kinds), 2, squeeze=False, sharex="col")
         for row, by in zip(panels, kinds, strict=True):
             own = [curve for curve in curves if curve.by == by]
