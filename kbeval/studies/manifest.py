@@ -100,12 +100,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def merge_inputs(folder: Path, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """`inputs` with what the evaluation*.json of a folder say they rest on.
+    """`inputs` with what the results in a folder (evaluation*.json, replay.json) rest on.
 
     Where two of them differ the value is the list of both. An unreadable file is a `RunError`.
     """
     merged = dict(inputs)
-    for path in sorted(folder.glob("evaluation*.json")):
+    for path in sorted([*folder.glob("evaluation*.json"), *folder.glob("replay.json")]):
         content = read_json(path)
         for key in INPUTS:
             if key in content:

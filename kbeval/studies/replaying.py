@@ -38,6 +38,8 @@ from kbeval.studies.replay_result import ANSWER, REPORT, ReplayResult
 from kbeval.studies.replay_tables import Along, Repeated
 from kbeval.studies.tuning_result import slug
 
+KEPT = 50_000  # look-ups up to which the cache keeps what was found for them
+
 
 def replay_set(
     source: str | Path,
@@ -108,7 +110,12 @@ def replay_set(
     with _written(out, database, opened.loaded.names) as (files, rows):
         done = 0
         for replayed in replay(
-            opened.loaded.sessions, opened.knowledge, played, tokenizer=counter, jobs=jobs
+            opened.loaded.sessions,
+            opened.knowledge,
+            played,
+            tokenizer=counter,
+            jobs=jobs,
+            keep=opened.loaded.turn_count <= KEPT,
         ):
             lines = totals.add(replayed)
             if files is not None:
@@ -227,5 +234,6 @@ def _curves(
             tokenizer=tokenizer,
             seeds=seeds,
             jobs=jobs,
+            keep=opened.loaded.turn_count <= KEPT,
         )
     return curves
