@@ -9,7 +9,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP ?= True
 .PHONY: run test test-all lint lab clean
 
 run: $(VENV)/core  ## the main job with the embedded encoder; ends by naming the report
-	$(BIN)/kbeval run studies/quickstart.yml
+	$(BIN)/kbeval run studies/handbook.yml
 
 test: $(VENV)/all lint  ## everything but the slow tests
 	$(BIN)/python -m pytest -q -m "not slow" $(PYTEST_ARGS)
