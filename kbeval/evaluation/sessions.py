@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from array import array
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from kbeval.errors import DatasetError
 from kbeval.evaluation.queries import Session, Turn
-from kbeval.evaluation.reading.rows import Row, read_json_lines
+from kbeval.evaluation.reading.json_lines import JsonLine, iter_json_lines, json_line_at
 from kbeval.evaluation.reading.values import (
     RowProblem,
     answerable_of,
@@ -23,7 +25,7 @@ from kbeval.evaluation.recorded.turns import LookUp, in_order
 from kbeval.records import Fault
 
 SESSIONS = "sessions.jsonl"
-SESSION_NAMES = {"session_id": ("session_id", "id", "_id"), "turns": ("turns",)}
+ID_NAMES = ("session_id", "id", "_id")
 TIMES = ("asked_at", "time")
 TURN_KEYS = {"query", "query_id", "relevant", "answerable", "needs", "returned", "changed", *TIMES}
 
@@ -45,7 +47,7 @@ def load_sessions(
     A turn or a session that cannot be used is a fault with its line, the rest is loaded. Raises
     `DatasetError` for a session id that stands for two sessions, for a file without a session,
     and with `strict` for the first fault that lost something. Where counts are wanted, or the
-    source may be a recorded trace, `open_sessions` is the door.
+    source may be a recorded trace, `open_sessions` is the door; `iter_sessions` keeps none.
     """
     path = Path(path)
     path = path / SESSIONS if path.is_dir() else path
@@ -61,29 +63,68 @@ def load_sessions(
 
 
 def sessions_in(path: Path, account: Account) -> tuple[Session, ...]:
-    """The sessions of a file in its order, perhaps none; what is left out is in `account`.
+    """All of `iter_sessions`, at once. Raises its `DatasetError`."""
+    return tuple(iter_sessions(path, account))
 
-    Raises `DatasetError` for a file that cannot be read, and for a session id that stands for
-    two sessions.
+
+def iter_sessions(path: str | Path, account: Account) -> Iterator[Session]:
+    """The sessions of a file in its order, perhaps none, one line in memory at a time.
+
+    What is left out or odd goes into `account` as it is met. Of sessions that have passed only
+    a digest of the id and its place are kept, in all about 150 bytes: 15 MB for 100,000; faults
+    are kept each by itself. Raises `DatasetError`, once that place is reached, for a file that
+    cannot be read, and for a session id that stands for two sessions.
     """
-    rows = read_json_lines(path, SESSION_NAMES)
-    for fault in rows.faults:
-        account.refuse(fault)
-    found: dict[str, tuple[Row, Session]] = {}
-    for row in rows.rows:
+    path, passed = Path(path), _Passed()
+    for line in iter_json_lines(path):
+        if isinstance(line, Fault):
+            account.refuse(line)
+            continue
+        row = replace(line, fields=_named(line.fields))
         try:
             session_id = _id(row)
-            if session_id in found:
-                _repeated(found[session_id][0], row, account)
-            else:
-                found[session_id] = row, _session(session_id, row, account)
+            if (place := passed.place(session_id)) is not None:
+                _repeated(path, place, row, account)
+                continue
+            session = _session(session_id, row, account)
         except RowProblem as problem:
             lost = problem if isinstance(problem, _LeftOut) else _LeftOut("malformed", str(problem))
             account.leave_out(lost.reason, row.line, str(lost), count=lost.count)
-    return tuple(session for _, session in found.values())
+        else:
+            passed.add(session_id, row)
+            yield session
 
 
-def _id(row: Row) -> str:
+class _Passed:
+    """Where the sessions that have passed stood; their ids are kept as digests."""
+
+    def __init__(self) -> None:
+        self._ordinal: dict[bytes, int] = {}
+        self._line = array("Q")  # by ordinal
+        self._offset = array("Q")
+
+    def add(self, session_id: str, row: JsonLine) -> None:
+        self._ordinal[_digest(session_id)] = len(self._line)
+        self._line.append(row.line)
+        self._offset.append(row.offset)
+
+    def place(self, session_id: str) -> tuple[int, int] | None:
+        """Line and offset of the session; None if none of this id has passed."""
+        ordinal = self._ordinal.get(_digest(session_id))
+        return None if ordinal is None else (self._line[ordinal], self._offset[ordinal])
+
+
+def _digest(session_id: str) -> bytes:
+    return blake2b(session_id.encode("utf-8", "surrogatepass"), digest_size=12).digest()
+
+
+def _named(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with the session's id under its own name; of several names the first counts."""
+    found = next((name for name in ID_NAMES if name in fields), None)
+    return {ID_NAMES[0] if key == found else key: value for key, value in fields.items()}
+
+
+def _id(row: JsonLine) -> str:
     session_id = text_of(row.fields, "session_id")
     if not session_id:
         turns = row.fields.get("turns")
@@ -92,14 +133,16 @@ def _id(row: Row) -> str:
     return session_id
 
 
-def _repeated(first: Row, other: Row, account: Account) -> None:
+def _repeated(path: Path, place: tuple[int, int], other: JsonLine, account: Account) -> None:
+    """Count a session that stands there again. Raises `DatasetError` if it is another one."""
+    line, offset = place
     session = f"session {text_of(other.fields, 'session_id')!r}"
-    if first.fields != other.fields:
+    if _named(json_line_at(path, offset)) != other.fields:
         raise DatasetError(
-            f"{account.source}:{other.line}: {session} is another one than in line {first.line}; "
+            f"{account.source}:{other.line}: {session} is another one than in line {line}; "
             "give each session an id of its own"
         )
-    problem, count = f"{session} repeats line {first.line}", len(other.fields["turns"])
+    problem, count = f"{session} repeats line {line}", len(other.fields["turns"])
     account.leave_out(
         "duplicate",
         other.line,
@@ -110,7 +153,7 @@ def _repeated(first: Row, other: Row, account: Account) -> None:
     )
 
 
-def _session(session_id: str, row: Row, account: Account) -> Session:
+def _session(session_id: str, row: JsonLine, account: Account) -> Session:
     """One session; a turn that cannot be used costs that turn, and marks the session as cut."""
     turns = row.fields.get("turns")
     where = f"session {session_id!r}"
