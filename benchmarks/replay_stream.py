@@ -1,11 +1,11 @@
 """Replay of a stream: memory stays level and time grows in proportion, however many sessions.
 
-Writes synthetic sessions to a temporary file one line at a time, reads them one line at a time
+Writes synthetic sessions to a temporary file one line at a time, reads them with `iter_sessions`
 and replays them under three policies over a small base with the hashing encoder. Prints, in one
 run, peak memory and time after a tenth of the sessions and after all of them, as ratios (goal:
-memory near 1, time near 10). Excluded:
-writing the file, building the base. Unset OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE in the command's
-environment.
+memory near 1, time near 10). Memory that grows is that of the ids seen, to notice a repeated one:
+some 140 bytes a session. Excluded: writing the file, building the base, loading the tokenizer.
+Unset OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE in the command's environment.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from kbeval.corpus.hashing import HashingEncoder
 from kbeval.corpus.identity import content_hash
-from kbeval.evaluation.queries import Session, Turn
+from kbeval.corpus.tokens import open_tokenizer
+from kbeval.evaluation.recorded.account import Account
 from kbeval.evaluation.replaying.policies import load_policies
 from kbeval.evaluation.replaying.replay import replay
+from kbeval.evaluation.sessions import iter_sessions
 from kbeval.records import Corpus, Document
 from kbeval.retrieval.knowledge import Knowledge
 
@@ -61,13 +62,6 @@ def write(path: Path, sessions: int, turns: int) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-def read(path: Path) -> Iterator[Session]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            row = json.loads(line)
-            yield Session(row["session_id"], tuple(Turn(turn["query"]) for turn in row["turns"]))
-
-
 def peak_megabytes() -> float:
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes / (1024 * 1024 if sys.platform == "darwin" else 1024)
@@ -83,9 +77,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sessions.jsonl"
         write(file, given.sessions, given.turns)
+        tokenizer, account = open_tokenizer(), Account(str(file))
+        tokenizer.count("a vocabulary is read when it is first used")
         before, began, spent = peak_megabytes(), time.perf_counter(), time.process_time()
         seen, tokens, marks = 0, 0, []
-        for one in replay(read(file), knowledge, policies, jobs=given.jobs):
+        sessions = iter_sessions(file, account)
+        for one in replay(sessions, knowledge, policies, tokenizer=tokenizer, jobs=given.jobs):
             seen += 1
             tokens += sum(o.token_count for outcomes in one.outcomes.values() for o in outcomes)
             if seen in (given.sessions // 10, given.sessions):
@@ -93,6 +90,10 @@ def main() -> None:
         spent = time.process_time() - spent
     (memory, seconds, some), (all_memory, all_seconds, all_tokens) = marks[0], marks[-1]
     look_ups = seen * given.turns * len(policies)
+    if seen != given.sessions or account.faults():
+        raise SystemExit(
+            f"{seen} of {given.sessions} sessions read, {len(account.faults())} faults"
+        )
     print(f"{seen} sessions, {look_ups} look-ups, {len(policies)} policies")
     print(f"peak memory: {before:.0f} MB, {memory:.0f} after a tenth, {all_memory:.0f} after all")
     print(f"memory, all / a tenth: {all_memory / memory:.3f} (goal near 1)")
