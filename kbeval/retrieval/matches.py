@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from kbeval.config import Normalization
 from kbeval.records import Document, Evidence, Level
 from kbeval.retrieval.grading import DECIMALS, grade, l2_to_similarity
 from kbeval.retrieval.tracker import Candidate
+
+GRADED = 4096  # answers whose level is kept, about 300 bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,33 @@ def level_of(
     """The level of an answer that hands out these documents (FS-2, design.md 3)."""
     exact = {match.document.path for match in matches.exact}
     nearest = bool(exact) and matches.exact[0].distance <= matches.nearest[0].distance
-    level = grade(
+    return _level(
         len(exact),
         sum(match.document.path in exact for match in handed),
         max((match.similarity for match in handed), default=-1.0),
         highly_relevant=normalization.highly_relevant_threshold,
         reference=normalization.reference_threshold,
         l0_may_be_precise=precise_requires == "unique" or nearest,
+    )
+
+
+@lru_cache(maxsize=GRADED)
+def _level(
+    l0_count: int,
+    l0_handed_count: int,
+    similarity: float,
+    *,
+    highly_relevant: float,
+    reference: float,
+    l0_may_be_precise: bool,
+) -> Level:
+    """`grade` of one answer; policies that are replayed side by side mostly ask the same."""
+    level = grade(
+        l0_count,
+        l0_handed_count,
+        similarity,
+        highly_relevant=highly_relevant,
+        reference=reference,
+        l0_may_be_precise=l0_may_be_precise,
     )
     return Level(int(level))
