@@ -88,6 +88,15 @@ def test_a_constant_ratio_has_no_spread_however_it_is_summed(sizes, factor):
         assert (found.low, found.note) == (None, "all are equal: no spread")
 
 
+def test_totals_are_whole_tokens():
+    """A mean times its sessions is not: 1 / 49 * 49 is 0.9999999999999999."""
+    saves = [replayed([turn()], [outcome("a")], documents=[outcome("a", frame=59)])]
+    found = booked(saves + [replayed([turn()], [outcome("a")], documents=[outcome("a")])] * 48)
+    page = found.pages["documents"]
+    assert (page.once.total.value, page.cumulative.total.value) == (1, 1)
+    assert page.once.total.value == -sum(page.once.parts.values())
+
+
 def test_a_small_spread_beside_a_large_mean_is_not_lost():
     values = 1e9 + np.arange(40.0)
     running = RunningTotals(["x"])

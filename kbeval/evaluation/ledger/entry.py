@@ -192,12 +192,12 @@ def _saving(totals: Totals, later: str) -> Saving:
         return (name, name + later) if later else (name,)
 
     mean = totals.per_session(*summed("saved"))
-    value, low, high = (
-        None if end is None else end * totals.session_count
-        for end in (mean.value, mean.low, mean.high)
+    value = float(sum(totals.count(name) for name in summed("saved")))  # exact, as its parts are
+    low, high = (
+        None if end is None else end * totals.session_count for end in (mean.low, mean.high)
     )
     return Saving(
-        total=Rate(value, low, high, mean.n, mean.note),
+        total=Rate(None if mean.value is None else value, low, high, mean.n, mean.note),
         per_session=mean,
         parts={part: sum(totals.count(name) for name in summed(part)) for part in PARTS},
     )
