@@ -321,6 +321,15 @@ def test_evidence_that_is_never_delivered_in_the_session(session_relevant, label
     assert (found.needs, found.undelivered_by_none, found.undelivered) == expected
 
 
+def test_evidence_is_delivered_where_its_text_came_under_another_path():
+    """A policy that knows documents by content withholds `b`, a copy of what came as `a`."""
+    a, b = handed("a", content="same"), handed("b", content="same")
+    asked = [turn("q", ("c",)), turn("r", ("b",))]
+    replay = replayed(asked, [outcome(a), outcome(b)], content=[outcome(a), outcome(withheld="b")])
+    found = session_lines(replay)["content"]
+    assert (found.needs, found.undelivered_by_none, found.undelivered) == (2, 1, 1)
+
+
 @given(worlds, HORIZONS)
 def test_any_replay_keeps_the_books_in_balance(world, horizon):
     for found in session_lines(world.replay(), horizon=horizon).values():

@@ -63,14 +63,15 @@ def session_lines(
     turns = tuple(needed(turn) for turn in replay.session.turns)
     needs = session_needs(replay.session, turns)
     domains = domains_of(replay) if domain_of is None else domain_of
-    without = _undelivered(needs, replay.outcomes[NO_MEMORY])
+    texts = _texts_of(replay.outcomes[NO_MEMORY])
+    without = _undelivered(needs, replay.outcomes[NO_MEMORY], texts)
     return {
         policy: SessionLines(
             turns=tuple(_turn_lines(replay, policy, turns, horizon)),
             closed=closed_domains(outcomes, turns, domains),
             needs=len(needs),
             undelivered_by_none=without,
-            undelivered=_undelivered(needs, outcomes),
+            undelivered=_undelivered(needs, outcomes, texts),
         )
         for policy, outcomes in replay.outcomes.items()
     }
@@ -96,6 +97,22 @@ def _turn_lines(
         deliveries.add(turn, outcome)
 
 
-def _undelivered(needs: frozenset[frozenset[str]], outcomes: tuple[Outcome, ...]) -> int:
-    delivered = {path for outcome in outcomes for path in outcome.paths}
-    return sum(group.isdisjoint(delivered) for group in needs)
+def _texts_of(outcomes: tuple[Outcome, ...]) -> dict[str, set[str]]:
+    """The contents under which each path was handed out."""
+    texts: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        for handed in outcome.handed:
+            texts.setdefault(handed.path, set()).add(handed.content)
+    return texts
+
+
+def _undelivered(
+    needs: frozenset[frozenset[str]],
+    outcomes: tuple[Outcome, ...],
+    texts: Mapping[str, set[str]],
+) -> int:
+    """Needs of which no member was handed out, under its own path or its text under another's."""
+    paths = {path for outcome in outcomes for path in outcome.paths}
+    given = {handed.content for outcome in outcomes for handed in outcome.handed}
+    paths |= {path for path, contents in texts.items() if not contents.isdisjoint(given)}
+    return sum(group.isdisjoint(paths) for group in needs)
