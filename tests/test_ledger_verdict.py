@@ -267,6 +267,46 @@ def test_open_harm_says_how_many_sessions_would_settle_it():
     assert rare.reasons[0].values["wanted"] == 394
 
 
+def test_several_policies_and_sessions_without_an_answer_want_more_sessions():
+    three = {"documents": "saves", "4 turns": "saves", "2 turns": "saves"}
+    found = verdict(ledger_of(40, horizon=1, **three))
+    assert found.reasons[0].name == "harm_open"
+    assert found.reasons[0].values["wanted"] == 237  # least n with .98 ** n <= .05 / 3 / 2
+    book = Book([NONE, BY_PATH])
+    for place in range(40):  # every second session has no turn that is answered
+        first = outcome("a", handed("x", 100 + place % 3))
+        asked = [turn("q", ("a",) if place % 2 else ("z",))] * 2
+        book.add(replayed(asked, [first] * 2, path=[first, answers("saves", place)]))
+    assert verdict(book.ledger()).reasons[0].values["wanted"] == 366  # 183 with one
+
+
+@pytest.mark.parametrize(("count", "expected"), [(100, "open"), (ENOUGH, "yes")])
+def test_a_loss_never_makes_a_policy_look_less_harmful_than_none(count, expected):
+    """One loss in 200 turns: .005 +- .00992 lies below 2 %, no loss in 100 sessions does not."""
+    for how in ("saves", "rarely hides"):
+        (candidate,) = candidates_of(ledger_of(count, path=how), 0.02)
+        assert (candidate.harmless, how) == (expected, how)
+
+
+def test_a_horizon_alone_does_not_say_what_holds_without_it():
+    found = verdict(ledger_of(ENOUGH, **{"4 turns": "saves"}))
+    assert found.kind == "only_with_horizon"
+    assert "without a horizon that is not shown." in found.text()
+
+
+@pytest.mark.parametrize(
+    ("name", "horizon", "kept"),
+    [
+        ("documents", None, "to the end of the session"),
+        ("4 turns", None, "for 4 turns"),
+        ("4 turns", 8, "for 4 turns"),
+    ],
+)
+def test_a_context_has_to_keep_no_more_than_the_policy_withholds(name, horizon, kept):
+    found = verdict(ledger_of(40, horizon=horizon, **{name: "hides"}))
+    assert f"keeps every answer {kept}:" in found.text()
+
+
 @pytest.mark.parametrize("locale", ["en", "zh"])
 def test_every_answer_has_words_in_both_languages(locale):
     assert WORDS["en"].keys() == WORDS["zh"].keys()

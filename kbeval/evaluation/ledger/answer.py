@@ -107,7 +107,7 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "from an agent that remembers nothing.",
         "only_with_horizon": "Yes, but only with a horizon: {policy}. It withholds at most "
         "{tolerance} of the answers, even from an agent that remembers nothing; without a horizon "
-        "that does not hold.",
+        "that is not shown.",
         "only_while_the_text_is_in_context": "Only while the text is in the agent's context: "
         "{policy}.",
         "no": "No: every policy that saves tokens withholds more than {tolerance} of the answers "
@@ -153,7 +153,7 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "no_saving": "否：没有显示出任何节省。",
         "yes": "是：开启 {policy}。即使智能体什么都不记得，它扣下的答案也不超过 {tolerance}。",
         "only_with_horizon": "是，但必须带时限：{policy}。即使智能体什么都不记得，"
-        "它扣下的答案也不超过 {tolerance}；没有时限则不成立。",
+        "它扣下的答案也不超过 {tolerance}；没有时限则未能证明。",
         "only_while_the_text_is_in_context": "仅当文本仍在智能体的上下文中时：{policy}。",
         "no": "否：每一种能节省 token 的策略，都会扣下超过 {tolerance} 的答案，"
         "而智能体无法从先前的答案中得到它们。",

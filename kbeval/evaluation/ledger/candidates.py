@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kbeval.evaluation.ledger.entry import PolicyLedger
 from kbeval.evaluation.ledger.ledger import Ledger
+from kbeval.evaluation.ledger.totals import Totals
 from kbeval.evaluation.replaying.policies import NO_MEMORY, Policy
-from kbeval.evaluation.statistics import CONFIDENCE, NO_SPREAD, Rate
+from kbeval.evaluation.statistics import CONFIDENCE, NO_SPREAD, Rate, label_budget
 
 Holds = Literal["yes", "no", "open"]
 
@@ -23,6 +25,7 @@ class Candidate:
     saved_cumulative: Rate
     lost_low: Rate  # of the turns answered without memory
     lost_high: Rate
+    fewest_sessions: int  # like these, with which no loss at all would show that it is harmless
     saves: Holds
     harmless: Holds  # whatever the agent remembers
     harmless_in_context: Holds  # as long as its context keeps what it was given
@@ -70,6 +73,8 @@ def _candidate(ledger: Ledger, policy: Policy, level: float, tolerance: float) -
         totals.share(part, "answered_by_none", confidence=level)
         for part in ("surely_harmed", "harmed")
     )
+    fewest = _fewest_sessions(totals, tolerance, level)
+    enough = totals.session_count >= fewest
     never = low.value == 0 and _cannot_surely_harm(ledger, policy)
     return Candidate(
         policy=policy,
@@ -78,9 +83,10 @@ def _candidate(ledger: Ledger, policy: Policy, level: float, tolerance: float) -
         saved_cumulative=cumulative,
         lost_low=low,
         lost_high=high,
+        fewest_sessions=fewest,
         saves=_both(_above_zero(once), _above_zero(cumulative)),
-        harmless=_within(high, tolerance),
-        harmless_in_context="yes" if never else _within(low, tolerance),
+        harmless=_within(high, tolerance, enough),
+        harmless_in_context="yes" if never else _within(low, tolerance, enough),
     )
 
 
@@ -110,11 +116,26 @@ def _both(one: Holds, other: Holds) -> Holds:
     return "open" if "open" in (one, other) else "yes"
 
 
-def _within(lost: Rate, tolerance: float) -> Holds:
+def _fewest_sessions(totals: Totals, tolerance: float, level: float) -> int:
+    """Sessions of which as many as needed have a turn that is answered without memory."""
+    budget = label_budget(1 - tolerance, (1 - level) / 2, 0)
+    return math.ceil(
+        budget * totals.session_count / max(1, totals.sessions_with("answered_by_none"))
+    )
+
+
+def _within(lost: Rate, tolerance: float, enough: bool) -> Holds:
+    """Whether the share lost is at most the tolerance.
+
+    Where no loss would not show that (not `enough` sessions), a few losses do not either: around
+    them the interval over sessions is narrower than that of none at all.
+    """
     lost = _settled(lost)
     if lost.low is None or lost.high is None:
         return "open"
-    return "yes" if lost.high <= tolerance else "no" if lost.low > tolerance else "open"
+    if lost.low > tolerance:
+        return "no"
+    return "yes" if lost.high <= tolerance and enough else "open"
 
 
 def _settled(rate: Rate) -> Rate:

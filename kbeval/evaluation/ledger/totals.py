@@ -32,6 +32,10 @@ class Totals:
         """The total of a quantity that is counted."""
         return round(self.of(name))
 
+    def sessions_with(self, name: str) -> int:
+        """Sessions that have any of a quantity: the clusters of a share of it."""
+        return int(self.present[self.names.index(name)])
+
     def share(
         self, part: str, whole: str, *, empty: str = "", confidence: float = CONFIDENCE
     ) -> Rate:

@@ -19,9 +19,8 @@ from typing import Any
 from kbeval.errors import ConfigError
 from kbeval.evaluation.ledger.answer import SWITCH_ON, Answer, Kind, Reason
 from kbeval.evaluation.ledger.candidates import Candidate, candidates_of
-from kbeval.evaluation.ledger.entry import PolicyLedger
 from kbeval.evaluation.ledger.ledger import Ledger
-from kbeval.evaluation.statistics import CONFIDENCE, FEWEST_CLUSTERS, Rate, label_budget
+from kbeval.evaluation.statistics import FEWEST_CLUSTERS, Rate
 
 TOLERANCE = 0.02  # share of the answers that may be lost
 
@@ -98,34 +97,38 @@ def _harmless(harmless: Sequence[Candidate]) -> Found:
 def _in_context(in_context: Sequence[Candidate], horizon: int | None, tolerance: float) -> Found:
     """What the policy withholds has to be where the agent can read it."""
     best = _best(in_context)
+    turns = best.policy.settings.session.horizon_turns  # later it hands them out again
+    kept = min((h for h in (horizon, turns) if h is not None), default=None)
     reasons = [
         Reason("saves", _saving_of(best)),
         Reason("may_be_in_context", _harm_of(best)),
-        Reason("context_kept", {"horizon": horizon}),
+        Reason("context_kept", {"horizon": kept}),
     ]
     if best.harmless == "open":
-        wanted = _sessions_wanted(best.lost_high, best.page, tolerance)
+        wanted = _sessions_wanted(best, best.lost_high, tolerance)
         reasons.append(Reason("without_context_open", {"wanted": wanted}))
     return "only_while_the_text_is_in_context", best, reasons
 
 
 def _harmful(savers: Sequence[Candidate], tolerance: float) -> Found:
     """Every policy surely withholds too much, or that is not settled."""
-    best = min(savers, key=lambda candidate: candidate.lost_low.value or 0.0)
-    if all(candidate.harmless_in_context == "no" for candidate in savers):
+    unsettled = [candidate for candidate in savers if candidate.harmless_in_context != "no"]
+    best = min(unsettled or savers, key=lambda candidate: candidate.lost_low.value or 0.0)
+    if not unsettled:
         return "no", best, [Reason("hides", _harm_of(best))]
-    wanted = _sessions_wanted(best.lost_low, best.page, tolerance)
+    wanted = _sessions_wanted(best, best.lost_low, tolerance)
     return "not_known", best, [Reason("harm_open", _harm_of(best) | {"wanted": wanted})]
 
 
-def _sessions_wanted(lost: Rate, page: PolicyLedger, tolerance: float) -> int | None:
+def _sessions_wanted(candidate: Candidate, lost: Rate, tolerance: float) -> int | None:
     """About how many sessions like these would settle it; None where the rate is not below."""
     if lost.value is None or lost.value >= tolerance:
         return None
     if lost.value == 0 or lost.high is None:
-        return label_budget(1 - tolerance, (1 - CONFIDENCE) / 2, 0)
-    half = lost.high - lost.value
-    return math.ceil(page.totals.session_count * (half / (tolerance - lost.value)) ** 2)
+        return candidate.fewest_sessions
+    narrower = (lost.high - lost.value) / (tolerance - lost.value)
+    count = math.ceil(candidate.page.totals.session_count * narrower**2)
+    return max(candidate.fewest_sessions, count)
 
 
 def _best(candidates: Sequence[Candidate]) -> Candidate:
