@@ -336,3 +336,23 @@ def test_several_processes_give_what_one_gives(monkeypatch):
 def test_jobs_that_cannot_be_done_are_refused(jobs, tokenizer, problem):
     with pytest.raises(ConfigError, match=problem):
         list(replay([turned("redis")], BASE, [], jobs=jobs, tokenizer=tokenizer))
+
+
+@pytest.mark.slow
+def test_sm_05_d_a_replay_of_5000_sessions_leaves_none_in_a_tracker(monkeypatch):
+    trackers = []
+
+    class Watched(KnowledgeTool):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            trackers.append(self.tracker)
+
+    monkeypatch.setattr("kbeval.evaluation.replaying.stage.KnowledgeTool", Watched)
+    query = next(iter(world.QUERIES))
+    sessions = (Session(f"s{number}", (Turn(query),)) for number in range(5_000))
+    policies = [parse_policy(text) for text in ("documents", "documents horizon-turns=2")]
+    most = 0
+    for _ in replay(sessions, BASE, policies, tokenizer=CHARACTERS):
+        most = max(most, *map(len, trackers))
+    assert len(trackers) == 3
+    assert most == 0, "a session outlived its replay"
