@@ -39,6 +39,7 @@ from kbeval.studies.replay_tables import Along, Repeated
 from kbeval.studies.tuning_result import slug
 
 KEPT = 50_000  # look-ups up to which the cache keeps what was found for them
+AT_ONCE = 16_384  # queries whose vectors are in memory while they are embedded
 
 
 def replay_set(
@@ -108,14 +109,14 @@ def replay_set(
         keeper=Keeper(keep, policies=comparable(played)),
     )
     with _written(out, database, opened.loaded.names) as (files, rows):
-        done = 0
+        done, total = 0, opened.loaded.turn_count
         for replayed in replay(
             opened.loaded.sessions,
             opened.knowledge,
             played,
             tokenizer=counter,
             jobs=jobs,
-            keep=opened.loaded.turn_count <= KEPT,
+            keep=total <= KEPT,
         ):
             lines = totals.add(replayed)
             if files is not None:
@@ -124,7 +125,7 @@ def replay_set(
                 rows.add(replayed)
             done += len(replayed.session.turns)
             if progress is not None:
-                progress(done, opened.loaded.turn_count)
+                progress(done, total)
     curves = _curves(opened, counter, seeds=seeds, jobs=jobs)
     saved_count = None if rows is None else rows.saved_count
     return _result(opened, totals, curves, opened.map_tokens(counter), saved_count)
@@ -186,13 +187,16 @@ def folder_name(source: str | Path) -> str:
 
 
 def _embed_ahead(opened: Opened, progress: Progress | None) -> None:
-    """Embed every query where progress can be seen; replay then finds them kept."""
+    """Embed every query where progress can be seen, some at a time; replay finds them kept."""
     texts = dict.fromkeys(
         turn.query for session in opened.loaded.sessions for turn in session.turns
     )
     asked = [text for text in texts if text.strip()]
-    if asked and opened.knowledge.documents:
-        opened.knowledge.embed_queries(asked, progress=progress, keep=True)
+    if not opened.knowledge.documents:
+        return
+    for begin in range(0, len(asked), AT_ONCE):
+        some = asked[begin : begin + AT_ONCE]
+        opened.knowledge.embed_queries(some, progress=progress, keep=True)
 
 
 @contextmanager
