@@ -327,6 +327,15 @@ def test_every_answer_has_words_in_both_languages(locale):
         assert "None" not in text
 
 
+def test_turns_that_nothing_answers_are_counted_where_no_label_tells_what_is_hidden():
+    book = Book([NONE, DOCUMENTS])
+    for place in range(40):
+        first = outcome("a", handed("x", 100 + place % 3))
+        asked = [turn("q"), turn("r", (), answerable=False)]
+        book.add(replayed(asked, [first] * 2, documents=[first, answers("hides", place)]))
+    assert "what it hides is unknown (80 turns)" in verdict(book.ledger()).text()
+
+
 def test_harm_that_is_partly_unknown_is_said():
     book = Book([NONE, DOCUMENTS])
     for place in range(40):

@@ -56,9 +56,9 @@ def _not_known(
     if ledger.sessions < FEWEST_CLUSTERS:
         return Reason("few_sessions", {"sessions": ledger.sessions, "least": FEWEST_CLUSTERS})
     if savers and not candidates[0].lost_high.n:
-        harm = candidates[0].page.harm
-        name = "no_labels" if not harm.answerable else "nothing_answered"
-        return Reason(name, {"turns": harm.answerable or harm.unlabelled})
+        page = candidates[0].page
+        name = "nothing_answered" if page.harm.answerable else "no_labels"
+        return Reason(name, {"turns": page.harm.answerable or page.lookups})
     return None
 
 
