@@ -86,20 +86,22 @@ def main() -> None:
             seen += 1
             tokens += sum(o.token_count for outcomes in one.outcomes.values() for o in outcomes)
             if seen in (given.sessions // 10, given.sessions):
-                marks.append((peak_megabytes(), time.perf_counter() - began, tokens))
-        spent = time.process_time() - spent
-    (memory, seconds, some), (all_memory, all_seconds, all_tokens) = marks[0], marks[-1]
-    look_ups = seen * given.turns * len(policies)
+                clocks = time.perf_counter() - began, time.process_time() - spent
+                marks.append((peak_megabytes(), *clocks, tokens))
     if seen != given.sessions or account.faults():
         raise SystemExit(
             f"{seen} of {given.sessions} sessions read, {len(account.faults())} faults"
         )
+    tenth, whole = marks[0], marks[-1]
+    memory, seconds, processor, handed = (b / a for a, b in zip(tenth, whole, strict=True))
+    look_ups = seen * given.turns * len(policies)
     print(f"{seen} sessions, {look_ups} look-ups, {len(policies)} policies")
-    print(f"peak memory: {before:.0f} MB, {memory:.0f} after a tenth, {all_memory:.0f} after all")
-    print(f"memory, all / a tenth: {all_memory / memory:.3f} (goal near 1)")
-    print(f"time, all / a tenth: {all_seconds / seconds:.2f} (goal near 10)")
-    print(f"tokens handed out, all / a tenth: {all_tokens / some:.2f} (the same work: near 10)")
-    print(f"look-ups a second of processor time of this process: {look_ups / spent:.0f}")
+    print(f"peak memory: {before:.0f} MB, {tenth[0]:.0f} after a tenth, {whole[0]:.0f} after all")
+    print(f"memory, all / a tenth: {memory:.3f} (goal near 1)")
+    print(f"time, all / a tenth: {seconds:.2f} (goal near 10)")
+    print(f"processor time of this process, all / a tenth: {processor:.2f} (goal near 10)")
+    print(f"tokens handed out, all / a tenth: {handed:.2f} (the same work: near 10)")
+    print(f"look-ups a second of processor time of this process: {look_ups / whole[2]:.0f}")
 
 
 if __name__ == "__main__":
