@@ -3,17 +3,20 @@
 import json
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.errors import DatasetError
+from kbeval.evaluation.queries import Session, Turn
 from kbeval.evaluation.reading.json_lines import JsonLine, iter_json_lines, json_line_at
 from kbeval.evaluation.reading.rows import read_json_lines
 from kbeval.evaluation.recorded.account import Account
 from kbeval.evaluation.sessions import iter_sessions, load_sessions
 from kbeval.records import Fault
+from kbeval.studies import replaying
 
 HANDBOOK = Path(__file__).resolve().parents[1] / "datasets" / "handbook"
 LINES = st.sampled_from(
@@ -153,3 +156,15 @@ def test_what_is_kept_of_a_session_does_not_grow_with_it(tmp_path):
         tracemalloc.stop()
     assert count == 1000
     assert peak < path.stat().st_size / 10
+
+
+def test_queries_of_a_log_are_embedded_some_at_a_time_and_once(monkeypatch):
+    asked = []
+    knowledge = SimpleNamespace(
+        documents=("a document",), embed_queries=lambda queries, **_: asked.append(queries)
+    )
+    sessions = [Session("s1", tuple(map(Turn, "abca"))), Session("s2", tuple(map(Turn, "b de")))]
+    monkeypatch.setattr(replaying, "AT_ONCE", 2)
+    loaded = SimpleNamespace(sessions=sessions)
+    replaying._embed_ahead(SimpleNamespace(loaded=loaded, knowledge=knowledge), None)
+    assert asked == [["a", "b"], ["c", "d"], ["e"]]
