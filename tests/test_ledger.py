@@ -12,9 +12,9 @@ from kbeval.evaluation.ledger.book import Book
 from kbeval.evaluation.ledger.lines import session_lines
 from kbeval.evaluation.ledger.money import load_prices, map_line
 from kbeval.evaluation.ledger.sentences import net_sentence
-from kbeval.evaluation.ledger.totals import RunningTotals
 from kbeval.evaluation.replaying.policies import Policy
 from kbeval.evaluation.statistics import Rate, cluster_rate, mean_interval
+from kbeval.evaluation.totals import RunningTotals
 from tests.ledger_world import (
     DOCUMENTS,
     NONE,

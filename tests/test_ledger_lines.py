@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kbeval.evaluation.ledger.domains import ClosedDomains
 from kbeval.evaluation.ledger.labels import CANNOT_HAVE, Label
 from kbeval.evaluation.ledger.lines import session_lines
-from kbeval.evaluation.ledger.needs import needed
 from kbeval.evaluation.ledger.parts import Parts, later_lookups, parts_of
+from kbeval.evaluation.needs import needed
 from tests.ledger_world import (
     SKIPPED,
     handed,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pandas as pd
 
 from kbeval.evaluation.ledger.lines import SessionLines
-from kbeval.evaluation.ledger.needs import Needed, needed
+from kbeval.evaluation.needs import Needed, needed
 from kbeval.evaluation.replaying.outcomes import SessionReplay
 from kbeval.studies.replay_rows import harm_word, verdict_word
 

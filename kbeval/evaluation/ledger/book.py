@@ -10,12 +10,12 @@ from kbeval.evaluation.ledger.ledger import Ledger
 from kbeval.evaluation.ledger.lines import SessionLines, session_lines
 from kbeval.evaluation.ledger.money import MapLine, Price, map_line
 from kbeval.evaluation.ledger.quantities import NAMES, quantities
-from kbeval.evaluation.ledger.totals import RunningTotals
 from kbeval.evaluation.recorded.loaded import is_cut
 from kbeval.evaluation.replaying.fidelity import first_divergence, is_recorded
 from kbeval.evaluation.replaying.outcomes import SessionReplay
 from kbeval.evaluation.replaying.policies import NO_MEMORY, Policy
 from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.totals import RunningTotals
 
 
 class Book:

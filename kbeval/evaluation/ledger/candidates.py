@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from kbeval.evaluation.ledger.entry import PolicyLedger
 from kbeval.evaluation.ledger.ledger import Ledger
-from kbeval.evaluation.ledger.totals import Totals
 from kbeval.evaluation.replaying.policies import NO_MEMORY, Policy
 from kbeval.evaluation.statistics import CONFIDENCE, NO_SPREAD, Rate, label_budget
+from kbeval.evaluation.totals import Totals
 
 Holds = Literal["yes", "no", "open"]
 

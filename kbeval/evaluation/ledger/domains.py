@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kbeval.evaluation.ledger.needs import Needed
+from kbeval.evaluation.needs import Needed
 from kbeval.evaluation.replaying.outcomes import Outcome, SessionReplay
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from kbeval.evaluation.ledger.labels import Label
 from kbeval.evaluation.ledger.money import Money, Price, money_of
 from kbeval.evaluation.ledger.quantities import LATER, PARTS
-from kbeval.evaluation.ledger.totals import Totals
 from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbeval.evaluation.ledger.labels import CANNOT_HAVE, MAY_HAVE, Deliveries, Label
-from kbeval.evaluation.ledger.needs import Needed
+from kbeval.evaluation.needs import Needed
 from kbeval.evaluation.replaying.outcomes import Handed, Outcome
 
 

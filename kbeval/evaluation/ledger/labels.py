@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kbeval.evaluation.ledger.needs import Needed
+from kbeval.evaluation.needs import Needed
 from kbeval.evaluation.queries import Session
 from kbeval.evaluation.replaying.outcomes import Handed, Outcome
 

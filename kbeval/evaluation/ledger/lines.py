@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kbeval.evaluation.ledger.domains import ClosedDomains, closed_domains, domains_of
 from kbeval.evaluation.ledger.harm import Harm, harm_of
 from kbeval.evaluation.ledger.labels import Deliveries, Withheld, withheld_of
-from kbeval.evaluation.ledger.needs import Needed, needed, session_needs
 from kbeval.evaluation.ledger.parts import Parts, later_lookups, parts_of
+from kbeval.evaluation.needs import Needed, needed, session_needs
 from kbeval.evaluation.replaying.outcomes import Outcome, SessionReplay
 from kbeval.evaluation.replaying.policies import NO_MEMORY
 

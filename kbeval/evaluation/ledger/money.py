@@ -10,8 +10,8 @@ from typing import Any
 
 from kbeval.config import read_yml
 from kbeval.errors import ConfigError
-from kbeval.evaluation.ledger.totals import Totals
 from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.totals import Totals
 
 SHIPPED = Path(__file__).with_name("prices.yml")
 KEYS = ("input", "cached-input", "currency", "source")

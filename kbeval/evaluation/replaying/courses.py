@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.corpus.tokens import Tokenizer
-from kbeval.evaluation.ledger.needs import needed
+from kbeval.evaluation.needs import needed
 from kbeval.evaluation.queries import Session, Turn
 from kbeval.evaluation.replaying.answered import Answered
 from kbeval.evaluation.replaying.executor import (

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kbeval.errors import DatasetError
-from kbeval.evaluation.ledger.totals import RunningTotals, Totals
 from kbeval.evaluation.queries import Session
 from kbeval.evaluation.replaying.outcomes import Outcome, SessionReplay
 from kbeval.evaluation.replaying.policies import NO_MEMORY
 from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.totals import RunningTotals, Totals
 
 FAITHFUL = 0.95  # least share of recorded answers that replay must give again
 

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from kbeval.corpus.tokens import DEFAULT, Tokenizer
 from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.errors import ConfigError
-from kbeval.evaluation.ledger.totals import RunningTotals, Totals
 from kbeval.evaluation.queries import Session
 from kbeval.evaluation.replaying.chunks import play_sessions
 from kbeval.evaluation.replaying.courses import Courses, SessionObedience
 from kbeval.evaluation.replaying.policies import Policy
 from kbeval.evaluation.replaying.replay import with_no_memory
 from kbeval.evaluation.statistics import Rate
+from kbeval.evaluation.totals import RunningTotals, Totals
 from kbeval.retrieval.embedding import Progress
 from kbeval.retrieval.knowledge import Knowledge
 

@@ -10,7 +10,7 @@ from kbeval.retrieval.l0 import fold
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The labels of one turn, as the ledger reads them.
+    """The labels of one turn, as replay and ledger read them.
 
     Each of `groups` needs one of its members handed out. Without a group nothing answers: that is
     known (`known`, the turn is unanswerable), or nobody labelled the turn.
