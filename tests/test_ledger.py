@@ -129,6 +129,13 @@ def test_the_book_adds_up_what_the_lines_say(seed):
         assert page.avoided == sum(line.policy.skipped for line in lines)
         assert page.lookups == len(lines)
         assert page.harm.answerable == len(harms)
+        assert page.harm.could_lose == sum(h.could_lose for h in harms)
+        if harms:
+            assert page.harm.answered_by_none.value == np.mean([h.answered_by_none for h in harms])
+            assert page.harm.answered.value == np.mean([h.answered for h in harms])
+        if page.harm.could_lose:
+            assert page.harm.lost_high.value == page.harm.harmed / page.harm.could_lose
+        assert page.found.value == np.mean([bool(line.policy.handed) for line in lines])
         assert page.harm.harmed == sum(h.cause is not None for h in harms)
         assert page.harm.harmed == sum(page.harm.causes.values())
         assert page.harm.surely_harmed == sum(h.sure for h in harms)
@@ -409,3 +416,14 @@ def test_the_sentence_says_how_much_rests_on_unchanged_questions(locale, share):
     answers = [outcome("a"), outcome(withheld="a"), outcome(withheld="a")]
     replay = replayed(asked, [outcome("a")] * 3, documents=answers)
     assert share in net_sentence(booked([replay]), "documents", locale)
+
+
+def test_a_turn_with_two_needs_is_answered_only_by_both():
+    """Nobody meets `z`; of the turn with both met, the policy withholds `a`."""
+    asked = [turn("q", needs=(("a",), ("z",))), turn("r", needs=(("a",), ("b",)))]
+    none = [outcome("a"), outcome("a", "b")]
+    page = booked([replayed(asked, none, documents=[outcome("a"), outcome("b", withheld="a")])])
+    harm = page.pages["documents"].harm
+    assert (harm.answerable, harm.could_lose, harm.harmed) == (2, 2, 1)
+    assert (harm.answered_by_none.value, harm.answered.value) == (1 / 2, 0)
+    assert (harm.high.value, harm.lost_high.value, harm.lost_high.n) == (1 / 2, 1 / 2, 2)

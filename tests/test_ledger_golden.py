@@ -179,7 +179,7 @@ def test_the_totals_of_the_session():
     found = ledger().pages["documents"]
     assert found.once.parts == {"withheld_text": 4345, "refill": 2598, "notices": 134}
     assert (found.none_tokens, found.tokens) == (8295, 6682)
-    assert (found.answered.value, found.blocked.value, found.documents) == (5 / 8, 0, 7)
+    assert (found.found.value, found.blocked.value, found.documents) == (5 / 8, 0, 7)
     assert found.withheld["new_need"] == {"documents": 3, "tokens": 2634}
     assert found.withheld["repeat"] == {"documents": 2, "tokens": 1711}
     assert found.withheld_by_text == 0

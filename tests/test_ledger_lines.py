@@ -216,13 +216,38 @@ def test_with_several_needs_the_worst_loss_names_the_harm():
     harm = lines(asked, none, policy).turns[1].harm
     assert (harm.cause, harm.sure, harm.answered) == (Label.CHANGED, True, False)
     half = lines(asked, none, [outcome(OLD, "b"), outcome(NEW, withheld="b")]).turns[1].harm
-    assert (half.cause, half.sure, half.answered) == (Label.REPEAT, False, True)
+    assert (half.cause, half.sure, half.answered) == (Label.REPEAT, False, False)
 
 
 def test_a_group_that_is_not_covered_without_memory_cannot_be_lost():
     asked = [turn("q", needs=(("a",), ("z",)))]
     harm = lines(asked, [outcome("a")], [outcome("a")]).turns[0].harm
     assert (harm.cause, harm.gained) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("needs", "none", "policy", "by_none", "now", "could_lose", "lost"),
+    [
+        pytest.param("a", "a", "a", True, True, True, False, id="one need, met"),
+        pytest.param("a", "a", "", True, False, True, True, id="one need, lost"),
+        pytest.param("a", "x", "a", False, True, False, False, id="one need, gained"),
+        pytest.param("ab", "ab", "ab", True, True, True, False, id="both are met"),
+        pytest.param("ab", "ab", "b", True, False, True, True, id="one of two is lost"),
+        pytest.param("az", "a", "a", False, False, True, False, id="one is met by nobody"),
+        pytest.param("az", "a", "", False, False, True, True, id="the only one met is lost"),
+        pytest.param("az", "a", "z", False, False, True, True, id="one for the other"),
+        pytest.param("az", "x", "x", False, False, False, False, id="there is nothing to lose"),
+    ],
+)
+def test_a_turn_is_answered_when_all_its_needs_are_met(
+    needs, none, policy, by_none, now, could_lose, lost
+):
+    asked = [turn("q", needs=tuple((path,) for path in needs))]
+    withheld = tuple(path for path in none if path not in policy)
+    found = lines(asked, [outcome(*none)], [outcome(*policy, withheld=withheld)])
+    harm = found.turns[0].harm
+    assert (harm.answered_by_none, harm.answered) == (by_none, now)
+    assert (harm.could_lose, harm.cause is not None) == (could_lose, lost)
 
 
 def test_a_refill_that_answers_is_a_gain():
@@ -338,7 +363,7 @@ def test_any_replay_keeps_the_books_in_balance(world, horizon):
             assert line.none.token_count - line.policy.token_count == line.parts.saved + skipped
             assert sum(w.token_count for w in line.withheld) <= line.parts.withheld_text
             if line.harm is not None and line.harm.cause is not None:
-                assert line.harm.answered_by_none
+                assert line.harm.could_lose and not line.harm.answered
                 assert not line.harm.dead_end or not line.policy.found
         assert 0 <= found.closed.never_seen <= found.closed.needed_later <= found.closed.listed
 

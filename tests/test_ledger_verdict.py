@@ -253,8 +253,8 @@ def test_the_answer_is_said_in_plain_words():
     assert found.text() == (
         "Yes: switch on documents. It withholds at most 2% of the answers, even from an agent "
         "that remembers nothing. documents saves 101 [101, 101] tokens a session once, 101 "
-        "[101, 101] cumulatively; no look-up is blocked. Of the 480 turns answered without memory "
-        "it leaves 0.0% [0.0%, 1.5%] without an answer."
+        "[101, 101] cumulatively; no look-up is blocked. Of the 480 turns given an answer without "
+        "memory it takes one from 0.0% [0.0%, 1.5%]."
     )
 
 

@@ -125,20 +125,20 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "and {saved_cumulative} cumulatively; both must be above 0.",
         "saves": "{policy} saves {saved_once} tokens a session once, {saved_cumulative} "
         "cumulatively; {break_even}.",
-        "harmless": "Of the {answered} turns answered without memory it leaves {lost_high} "
-        "without an answer.",
-        "may_be_in_context": "Of the {answered} turns answered without memory it leaves "
-        "{lost_high} without an answer; in {lost_low} the agent cannot have it from before, in "
-        "the others it may still be in its context.",
+        "harmless": "Of the {could_lose} turns given an answer without memory it takes one from "
+        "{lost_high}.",
+        "may_be_in_context": "Of the {could_lose} turns given an answer without memory it takes "
+        "one from {lost_high}; in {lost_low} the agent cannot have it from before, in the others "
+        "it may still be in its context.",
         "context_kept": "So it holds only if the context keeps every answer {horizon}: an agent "
         "that drops or summarises them earlier needs a horizon as short as that.",
         "without_context_open": "Whether it is harmless without that too is not settled; sessions "
         "that would settle it: {wanted}.",
-        "hides": "The least harmful, {policy}, leaves {lost_low} of the {answered} turns "
-        "answered without memory without any answer that the agent could have.",
-        "harm_open": "A saving is shown, but its harm is not settled: of the {answered} turns "
-        "answered without memory {policy} leaves {lost_low} to {lost_high} without an answer. "
-        "Sessions that would settle it: {wanted}.",
+        "hides": "The least harmful, {policy}, takes from {lost_low} of the {could_lose} turns "
+        "given an answer without memory one that the agent cannot have from before.",
+        "harm_open": "A saving is shown, but its harm is not settled: of the {could_lose} turns "
+        "given an answer without memory {policy} takes one from {lost_low} at least and "
+        "{lost_high} at most. Sessions that would settle it: {wanted}.",
         "harm_unknown": "Harm is unknown for {turns} of {all} turns, which have no labels.",
         "break_even_some": "{value} extra look-ups per blocked one would eat what it saves once",
         "break_even_none": "no look-up is blocked",
@@ -170,17 +170,17 @@ WORDS: Mapping[Locale, Mapping[str, str]] = {
         "累计 {saved_cumulative}；两者都必须大于 0。",
         "saves": "{policy} 每个会话节省 {saved_once} 个 token（计一次），"
         "累计 {saved_cumulative}；{break_even}。",
-        "harmless": "在无记忆能回答的 {answered} 轮中，它使 {lost_high} 没有答案。",
-        "may_be_in_context": "在无记忆能回答的 {answered} 轮中，它使 {lost_high} 没有答案；"
+        "harmless": "在无记忆能给出答案的 {could_lose} 轮中，它使 {lost_high} 失去答案。",
+        "may_be_in_context": "在无记忆能给出答案的 {could_lose} 轮中，它使 {lost_high} 失去答案；"
         "其中 {lost_low} 智能体无法从先前的答案中得到，其余的可能仍在其上下文中。",
         "context_kept": "因此只有当上下文把每个答案保留{horizon}时才成立："
         "若智能体更早丢弃或压缩它们，就需要同样短的时限。",
         "without_context_open": "没有这一条件时它是否也无害，尚无定论；"
         "要得出定论所需的会话数：{wanted}。",
-        "hides": "危害最小的 {policy}，在无记忆能回答的 {answered} 轮中，使 {lost_low} "
-        "没有智能体可得到的答案。",
-        "harm_open": "有节省，但损害尚无定论：在无记忆能回答的 {answered} 轮中，"
-        "{policy} 使 {lost_low} 至 {lost_high} 没有答案。要得出定论所需的会话数：{wanted}。",
+        "hides": "危害最小的 {policy}，在无记忆能给出答案的 {could_lose} 轮中，使 {lost_low} "
+        "失去智能体无法从先前得到的答案。",
+        "harm_open": "有节省，但损害尚无定论：在无记忆能给出答案的 {could_lose} 轮中，"
+        "{policy} 使至少 {lost_low}、至多 {lost_high} 失去答案。要得出定论所需的会话数：{wanted}。",
         "harm_unknown": "{all} 轮中有 {turns} 轮没有标注，其损害未知。",
         "break_even_some": "每次拦截若引出 {value} 次额外检索，计一次的节省就被吃掉",
         "break_even_none": "没有检索被拦截",

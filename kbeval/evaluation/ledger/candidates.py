@@ -23,7 +23,7 @@ class Candidate:
     page: PolicyLedger
     saved_once: Rate  # tokens per session
     saved_cumulative: Rate
-    lost_low: Rate  # of the turns answered without memory
+    lost_low: Rate  # of the turns given an answer without memory
     lost_high: Rate
     fewest_sessions: int  # like these, with which no loss at all would show that it is harmless
     saves: Holds
@@ -70,8 +70,7 @@ def _candidate(ledger: Ledger, policy: Policy, level: float, tolerance: float) -
     once = totals.per_session("saved", confidence=level)
     cumulative = totals.per_session("saved", "saved_later", confidence=level)
     low, high = (
-        totals.share(part, "answered_by_none", confidence=level)
-        for part in ("surely_harmed", "harmed")
+        totals.share(part, "could_lose", confidence=level) for part in ("surely_harmed", "harmed")
     )
     fewest = _fewest_sessions(totals, tolerance, level)
     enough = totals.session_count >= fewest
@@ -117,11 +116,9 @@ def _both(one: Holds, other: Holds) -> Holds:
 
 
 def _fewest_sessions(totals: Totals, tolerance: float, level: float) -> int:
-    """Sessions of which as many as needed have a turn that is answered without memory."""
+    """Sessions of which as many as needed have a turn given an answer without memory."""
     budget = label_budget(1 - tolerance, (1 - level) / 2, 0)
-    return math.ceil(
-        budget * totals.session_count / max(1, totals.sessions_with("answered_by_none"))
-    )
+    return math.ceil(budget * totals.session_count / max(1, totals.sessions_with("could_lose")))
 
 
 def _within(lost: Rate, tolerance: float, enough: bool) -> Holds:

@@ -55,16 +55,18 @@ class SplitSaving:
 
 @dataclass(frozen=True, slots=True)
 class HarmTotals:
-    """Turns that are answered without memory and not under the policy, and why.
+    """Turns that lose to the policy an answer which no memory hands out, and why.
 
     `low` and `high` are shares of all turns with an answering document; `lost_low` and
-    `lost_high` the same turns as shares of those answered without memory, which a weak retrieval
+    `lost_high` the same turns as shares of those that could lose one, which a weak retrieval
     cannot make look small. The low end holds whatever the agent keeps in its context, the high
-    end if it keeps nothing.
+    end if it keeps nothing. A turn with several needs is answered when all are met; it could
+    lose an answer when one is.
     """
 
     answerable: int  # turns with at least one answering document
     unlabelled: int  # turns of which harm is unknown
+    could_lose: int  # turns in which no memory meets a need
     harmed: int
     surely_harmed: int
     answered_by_none: Rate
@@ -75,7 +77,7 @@ class HarmTotals:
     lost_high: Rate
     causes: Mapping[str, int]  # label -> harmed turns; each has one, they add up to high
     dead_ends: Rate
-    gained: Rate  # answered under the policy and not without memory
+    gained: Rate  # turns in which the policy meets a need that no memory does not
     replaced: Rate  # of the turns whose primary without memory answers
 
     def to_json(self) -> dict[str, Any]:
@@ -83,6 +85,7 @@ class HarmTotals:
         return {
             "answerable": self.answerable,
             "unlabelled": self.unlabelled,
+            "could_lose": self.could_lose,
             "harmed": self.harmed,
             "surely_harmed": self.surely_harmed,
             "causes": dict(self.causes),
@@ -101,7 +104,7 @@ class PolicyLedger:
 
     policy: str
     lookups: int  # asked or skipped
-    answered: Rate  # of the look-ups
+    found: Rate  # look-ups that handed out anything
     blocked: Rate  # everything that matches was given before
     avoided: int  # look-ups skipped by an obedient executor: never a saving
     avoided_tokens: int  # what they would have brought without memory
@@ -145,7 +148,7 @@ _PLAIN = (
     *("policy", "lookups", "avoided", "avoided_tokens", "documents", "tokens", "none_tokens"),
     *("withheld_by_text", "break_even"),
 )
-_RATES = ("answered", "blocked", "share", "grade_changed", "grade_removed")
+_RATES = ("found", "blocked", "share", "grade_changed", "grade_removed")
 
 
 def policy_ledger(policy: str, totals: Totals, prices: tuple[Price, ...] = ()) -> PolicyLedger:
@@ -153,7 +156,7 @@ def policy_ledger(policy: str, totals: Totals, prices: tuple[Price, ...] = ()) -
     return PolicyLedger(
         policy=policy,
         lookups=totals.count("lookups"),
-        answered=totals.share("answered", "lookups"),
+        found=totals.share("found", "lookups"),
         blocked=totals.share("blocked", "lookups"),
         avoided=totals.count("avoided"),
         avoided_tokens=totals.count("avoided_tokens"),
@@ -221,14 +224,15 @@ def _harm(totals: Totals) -> HarmTotals:
     return HarmTotals(
         answerable=totals.count("answerable"),
         unlabelled=totals.count("unlabelled"),
+        could_lose=totals.count("could_lose"),
         harmed=totals.count("harmed"),
         surely_harmed=totals.count("surely_harmed"),
         answered_by_none=of("answered_by_none"),
-        answered=of("answered_now"),
+        answered=of("answered"),
         low=of("surely_harmed"),
         high=of("harmed"),
-        lost_low=of("surely_harmed", "answered_by_none"),
-        lost_high=of("harmed", "answered_by_none"),
+        lost_low=of("surely_harmed", "could_lose"),
+        lost_high=of("harmed", "could_lose"),
         causes={label.value: totals.count(f"harmed_{label}") for label in Label},
         dead_ends=of("dead_ends"),
         gained=of("gained"),
@@ -238,7 +242,7 @@ def _harm(totals: Totals) -> HarmTotals:
 
 _EMPTY = {
     "answerable": "no turn with an answering document",
-    "answered_by_none": "no turn is answered without memory",
+    "could_lose": "no turn is given an answer without memory",
     "primary_answers": "no primary answers without memory",
 }
 

@@ -22,11 +22,12 @@ class Harm:
     memory is no answer.
     """
 
-    answered_by_none: bool
-    answered: bool  # by the policy, now
+    answered_by_none: bool  # every group has a member handed out
+    answered: bool  # the same by the policy, now
+    could_lose: bool  # no memory covers a group
     cause: Label | None  # what the agent has of the answers it was not handed
     dead_end: bool  # harmed, and the look-up found nothing at all
-    gained: bool  # answered under the policy and not without memory
+    gained: bool  # the policy covers a group that no memory does not
     replaced: bool | None  # the right primary was withheld, a neighbour stands in its place
 
     @property
@@ -53,8 +54,9 @@ def harm_of(
     ]
     cause = _worst(lost)
     return Harm(
-        answered_by_none=any(without),
-        answered=any(now),
+        answered_by_none=all(without),
+        answered=all(now),
+        could_lose=any(without),
         cause=cause,
         dead_end=cause is not None and not policy.found and not policy.skipped,
         gained=any(still and not before for before, still in zip(without, now, strict=True)),

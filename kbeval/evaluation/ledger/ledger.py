@@ -98,7 +98,7 @@ class Ledger:
 def _row(page: PolicyLedger) -> dict[str, Any]:
     harm = page.harm
     rates = {
-        "answered": page.answered,
+        "found": page.found,
         "blocked": page.blocked,
         "saved_once": page.once.total,
         "saved_cumulative": page.cumulative.total,

@@ -7,7 +7,7 @@ from collections import Counter
 from kbeval.evaluation.ledger.labels import CANNOT_HAVE, Label
 from kbeval.evaluation.ledger.lines import SessionLines, TurnLine
 
-LOOKUPS = ("lookups", "answered", "blocked", "avoided", "avoided_tokens", "documents")
+LOOKUPS = ("lookups", "found", "blocked", "avoided", "avoided_tokens", "documents")
 TOKENS = ("tokens", "none_tokens", "saved", "saved_later", "saved_before", "saved_after")
 PARTS = ("withheld_text", "refill", "notices")
 RECORD = ("recorded", "never_diverges", "cut")
@@ -17,7 +17,8 @@ WITHHELD = (
     "withheld_by_text",
 )
 HARM = (
-    *("answerable", "unlabelled", "answered_by_none", "answered_now", "harmed", "surely_harmed"),
+    *("answerable", "unlabelled", "answered_by_none", "answered"),
+    *("could_lose", "harmed", "surely_harmed"),
     *(f"harmed_{label}" for label in Label),
     *("dead_ends", "gained", "primary_answers", "replaced", "grade_changed", "grade_removed"),
 )
@@ -61,7 +62,7 @@ def quantities(lines: SessionLines, divergence: int | None = None) -> Counter[st
 def _add_lookup(total: Counter[str], line: TurnLine) -> None:
     policy = line.policy
     total["lookups"] += 1
-    total["answered"] += policy.found
+    total["found"] += policy.found
     total["blocked"] += policy.reason == "ALL_RETRIEVED"
     total["documents"] += len(policy.handed)
     if policy.skipped:
@@ -96,7 +97,8 @@ def _add_harm(total: Counter[str], line: TurnLine) -> None:
         return
     total["answerable"] += 1
     total["answered_by_none"] += harm.answered_by_none
-    total["answered_now"] += harm.answered
+    total["answered"] += harm.answered
+    total["could_lose"] += harm.could_lose
     total["gained"] += harm.gained
     total["dead_ends"] += harm.dead_end
     if harm.cause is not None:

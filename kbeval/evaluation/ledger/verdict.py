@@ -3,8 +3,9 @@
 A memory pays where it saves tokens in both views, once and cumulative. It is harmless where it
 withholds at most `tolerance` of the answers from an agent that remembers nothing (the upper bound
 of harm, method.md 12), and harmless as long as the text is in its context where that holds of the
-answers which the agent cannot have (the lower bound). Shares are of the turns answered without
-memory, not of all: else a weak retrieval, which answers few, would make every memory look harmless.
+answers which the agent cannot have (the lower bound). Shares are of the turns given an answer
+without memory, not of all: else a weak retrieval, which answers few, would make every memory look
+harmless.
 
 Of several policies the best is taken, so their intervals hold together (`candidates`). An interval
 that lies on both sides of the tolerance is no answer.
@@ -150,7 +151,7 @@ def _harm_of(candidate: Candidate) -> dict[str, object]:
         "lost_low": candidate.lost_low,
         "lost_high": candidate.lost_high,
         "harmed": candidate.page.harm.harmed,
-        "answered": candidate.lost_high.n,
+        "could_lose": candidate.lost_high.n,
     }
 
 
