@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kbeval.evaluation.ledger.versions import Versions
 from kbeval.evaluation.needs import Needed
-from kbeval.evaluation.queries import Session
 from kbeval.evaluation.replaying.outcomes import Handed, Outcome
 
 
@@ -37,24 +37,22 @@ class Withheld:
 
 
 class Deliveries:
-    """What one policy has handed out in a session so far, and what the agent can have of it."""
+    """What one policy has handed out in a session so far, and what the agent can have of it.
 
-    def __init__(self, session: Session, turns: Sequence[Needed], horizon: int | None) -> None:
+    `versions` are those of the session's documents, so far as they are known.
+    """
+
+    def __init__(self, turns: Sequence[Needed], versions: Versions, horizon: int | None) -> None:
         self._turns = turns
+        self._versions = versions
         self._horizon = len(turns) if horizon is None else horizon
-        self._of_path: dict[str, list[tuple[int, Handed]]] = defaultdict(list)
+        self._paths: set[str] = set()
         self._of_content: dict[str, list[tuple[int, Handed]]] = defaultdict(list)
-        self._changed: dict[str, int] = {}  # the last turn, so far, before which it changed
-        self._session = session
-
-    def begin(self, turn: int) -> None:
-        """The turn comes; before it some documents may have changed."""
-        self._changed.update(dict.fromkeys(self._session.turns[turn].changed, turn))
 
     def add(self, turn: int, outcome: Outcome) -> None:
         """The turn's answer reaches the agent."""
         for handed in outcome.handed:
-            self._of_path[handed.path].append((turn, handed))
+            self._paths.add(handed.path)
             self._of_content[handed.content].append((turn, handed))
 
     def label(self, handed: Handed, turn: int) -> tuple[Label, bool]:
@@ -64,7 +62,7 @@ class Deliveries:
         """
         same = self._of_content.get(handed.content, [])
         if not same:
-            known = handed.path in self._of_path
+            known = handed.path in self._paths
             return (Label.CHANGED if known else Label.NEVER_DELIVERED), False
         near = [(at, given) for at, given in same if turn - at < self._horizon]
         if not near:
@@ -77,11 +75,14 @@ class Deliveries:
     def label_of_path(self, path: str, turn: int) -> Label | None:
         """The same for a document that is no part of the answer without memory.
 
-        None where the agent cannot have its present text as a whole.
+        None where the agent cannot have its present text as a whole, under any path.
         """
-        since = max(self._changed.get(path, 0), turn - self._horizon + 1)
-        given = self._of_path.get(path, [])
-        held = [at for at, handed in given if at >= since and handed.passage is None]
+        held = [
+            at
+            for content in self._versions.contents(path, turn)
+            for at, given in self._of_content.get(content, ())
+            if turn - at < self._horizon and given.passage is None
+        ]
         return self._for_which_need(held, turn)[0] if held else None
 
     def _for_which_need(self, held: Sequence[int], turn: int) -> tuple[Label, bool]:

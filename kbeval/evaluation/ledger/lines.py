@@ -9,6 +9,7 @@ from kbeval.evaluation.ledger.domains import ClosedDomains, closed_domains, doma
 from kbeval.evaluation.ledger.harm import Harm, harm_of
 from kbeval.evaluation.ledger.labels import Deliveries, Withheld, withheld_of
 from kbeval.evaluation.ledger.parts import Parts, later_lookups, parts_of
+from kbeval.evaluation.ledger.versions import versions_of
 from kbeval.evaluation.needs import Needed, needed, session_needs
 from kbeval.evaluation.replaying.outcomes import Outcome, SessionReplay
 from kbeval.evaluation.replaying.policies import NO_MEMORY
@@ -81,10 +82,9 @@ def _turn_lines(
     replay: SessionReplay, policy: str, turns: tuple[Needed, ...], horizon: int | None
 ) -> Iterator[TurnLine]:
     none, outcomes = replay.outcomes[NO_MEMORY], replay.outcomes[policy]
-    deliveries = Deliveries(replay.session, turns, horizon)
+    deliveries = Deliveries(turns, versions_of(replay.session, none, outcomes), horizon)
     later = later_lookups(outcomes, horizon)
     for turn, (without, outcome) in enumerate(zip(none, outcomes, strict=True)):
-        deliveries.begin(turn)
         yield TurnLine(
             none=without,
             policy=outcome,
