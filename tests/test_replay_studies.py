@@ -107,6 +107,18 @@ def test_a_turn_is_a_row_for_each_policy():
     assert len(rows[7]["query"]) == 500
 
 
+def test_all_that_matched_and_was_given_before_is_listed_with_why_it_may_be_missed():
+    """`b` matched too, but without memory only `c` and `a` are handed out."""
+    turns = (Turn("q"), Turn("r"))
+    none = (outcome("a", "b"), outcome("c", "a"))
+    documents = (outcome("a", "b"), outcome("c", withheld=("b", "a"), reason="PARTIAL"))
+    session = SessionReplay(Session("s", turns), {"none": none, "documents": documents})
+    row = list(turn_rows(session, session_lines(session), CLEAR))[3]
+    assert json.loads(row["withheld"]) == ["b", "a"]
+    assert json.loads(row["withheld_as"]) == ["", "new_need"]
+    assert row["withheld_count"] == 2
+
+
 def test_a_session_is_a_row_for_each_policy():
     session = replayed()
     none, documents = session_rows(session, session_lines(session))

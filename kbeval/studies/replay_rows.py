@@ -23,9 +23,9 @@ def turn_rows(
 ) -> Iterator[Row]:
     """One row a turn and policy. Lists of documents are JSON, the primary first.
 
-    `withheld` holds what no memory hands out, `withheld_as` why each may be missed, and
-    `withheld_count` counts everything that matched. A query is shown by its name, and its start
-    only where it is long.
+    `withheld` holds all that matched and was given before, by rank, and `withheld_as` in the same
+    places why each may be missed: "" for what is not handed out without memory either. A query
+    is shown by its name, and its start only where it is long.
     """
     for place, turn in enumerate(replayed.session.turns):
         query = shortened(names.shown(turn.query), QUERY)
@@ -41,8 +41,8 @@ def turn_rows(
                 "level": verdict_word(line.policy),
                 "reason": line.policy.reason or "",
                 "handed": _json(line.policy.paths),
-                "withheld": _json([withheld.path for withheld in line.withheld]),
-                "withheld_as": _json([withheld.label for withheld in line.withheld]),
+                "withheld": _json(line.policy.withheld),
+                "withheld_as": _json(_missed_as(line)),
                 "withheld_count": len(line.policy.withheld),
                 **_tokens(line),
                 "harm": harm_word(line),
@@ -86,6 +86,11 @@ def harm_word(line: TurnLine) -> str:
     if line.harm is None or line.harm.cause is None:
         return ""
     return CERTAIN if line.harm.sure else POSSIBLE
+
+
+def _missed_as(line: TurnLine) -> list[str]:
+    labels = {withheld.path: str(withheld.label) for withheld in line.withheld}
+    return [labels.get(path, "") for path in line.policy.withheld]
 
 
 def _tokens(line: TurnLine) -> Row:
