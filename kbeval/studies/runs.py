@@ -28,6 +28,7 @@ from kbeval.studies.parameters import checked_parameters, notebook_parameters
 from kbeval.studies.progress import progress_bar
 from kbeval.studies.report import ending, page
 from kbeval.studies.study import Study, StudyNotebook, load_study
+from kbeval.studies.study_kernels import study_kernels
 from kbeval.studies.terminal import counted
 
 __all__ = ["RunFolder", "latest_run", "load_study", "read_run", "run_notebook", "run_study"]
@@ -43,6 +44,16 @@ class _Step:
     file: str
     folder: Path
     values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Under:
+    """What the notebooks of a run share while it goes on."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    echo: Echo
+    kernel_class: type[Any] | None
 
 
 def run_study(
@@ -69,9 +80,11 @@ def run_study(
     write_manifest(folder, manifest)
     echo(f"{study.name}: {counted(len(steps), 'notebook')} into {folder}")
     try:
-        _embed_ahead(study)
-        for step, entry in zip(steps, manifest["notebooks"], strict=True):
-            _run_step(step, entry, folder, manifest, echo)
+        with study_kernels([step.notebook.path for step in steps]) as kernel_class:
+            _embed_ahead(study)
+            run = _Under(folder, manifest, echo, kernel_class())
+            for step, entry in zip(steps, manifest["notebooks"], strict=True):
+                _run_step(step, entry, run)
     except BaseException:
         _end(folder, manifest, "interrupted")
         raise
@@ -162,16 +175,20 @@ def _entry(step: _Step) -> dict[str, Any]:
     }
 
 
-def _run_step(
-    step: _Step, entry: dict[str, Any], folder: Path, manifest: dict[str, Any], echo: Echo
-) -> None:
+def _run_step(step: _Step, entry: dict[str, Any], run: _Under) -> None:
     started = time.monotonic()
     entry["status"] = "running"
-    write_manifest(folder, manifest)
+    write_manifest(run.folder, run.manifest)
     try:
         step.folder.mkdir(exist_ok=True)
-        run_notebook(step.notebook.path, folder, step.values, name=step.file)
-        manifest["inputs"] = merge_inputs(step.folder, manifest["inputs"])
+        run_notebook(
+            step.notebook.path,
+            run.folder,
+            step.values,
+            name=step.file,
+            kernel_class=run.kernel_class,
+        )
+        run.manifest["inputs"] = merge_inputs(step.folder, run.manifest["inputs"])
         entry["status"] = "ok"
     except KbevalError as error:
         entry.update(status="failed", error=str(error))
@@ -180,8 +197,8 @@ def _run_step(
         raise
     finally:
         entry["seconds"] = round(time.monotonic() - started, 3)
-        write_manifest(folder, manifest)
-    echo(entry["error"] or f"{step.file}: ok ({entry['seconds']:.1f} s)")
+        write_manifest(run.folder, run.manifest)
+    run.echo(entry["error"] or f"{step.file}: ok ({entry['seconds']:.1f} s)")
 
 
 def _end(folder: Path, manifest: dict[str, Any], status: str) -> None:
