@@ -192,7 +192,8 @@ def _out_of_fold(side: Side, wanted: Sequence[float], normalization: Normalizati
 def precise_at(judged: Judged, rule: PreciseRule) -> NDArray[np.bool_]:
     """The answerable queries that are PRECISE, which no cut changes, of shape (n,)."""
     level = levels_at(judged, -math.inf, -math.inf, rule)
-    return (level == Level.PRECISE) & judged.answerable
+    precise: NDArray[np.bool_] = (level == Level.PRECISE) & judged.answerable
+    return precise
 
 
 def _columns(judged: Judged, level: NDArray[np.int8]) -> NDArray[np.float64]:
