@@ -79,6 +79,10 @@ def test_it_prints_a_table_a_policy_and_the_answer(kbeval, workplace):
         "== hints, obeyed 0.5 (one draw of who obeys)",
         "== if the executor obeyed: hints (a sensitivity, not a saving)",
     ]
+    assert (
+        "  its intervals hold for 5 policies together, since the best of them is taken; "
+        "those above hold for one alone"
+    ) in lines
     assert out.index("repeats: ") < out.index("== none") < out.index("answer: ")
     folder = workplace / "results/tiny-replay"
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -142,6 +146,19 @@ def test_a_trace_takes_labels_from_a_set_by_its_queries(kbeval, tmp_path):
     assert "met: 30 labelled_turns" in out
     assert "turns harmed      0.000" in out
     assert "harm unknown for" in out
+    assert "  a document given before, returned or withheld 0." in out  # told by its paths alone
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_labels_of_whole_sessions_tell_what_was_never_delivered(kbeval, tmp_path):
+    file = tmp_path / "sessions.jsonl"
+    turns = [{"query": "how do I restart nginx"}, {"query": "zzz qqq"}]
+    session = {"session_id": "s1", "relevant": ["restart-nginx", "rotate-keys"], "turns": turns}
+    file.write_text(json.dumps(session) + "\n", encoding="utf-8")
+    code, out, _ = kbeval("replay", file, "--corpus", TINY, *HASHING, "-p", "documents")
+    assert code == 1
+    assert "  never delivered   1 of 2 needs, 1 of them without memory" in out.splitlines()
+    assert "its intervals hold for" not in out
 
 
 @pytest.mark.usefixtures("no_pictures")

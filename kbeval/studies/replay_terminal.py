@@ -28,6 +28,12 @@ def replay_lines(result: ReplayResult) -> Iterator[str]:
         yield sentences[spoken_of]
     yield ""
     yield f"answer: {result.answer.text()}"
+    count = len(result.answer.candidates)
+    if count > 1 and result.answer.kind != "not_known":
+        yield (
+            f"  its intervals hold for {count} policies together, since the best of them is taken; "
+            "those above hold for one alone"
+        )
     if result.answer.yml:
         yield "to paste:"
         yield from (f"  {line}" for line in result.answer.yml.splitlines())
@@ -69,6 +75,7 @@ def _recorded(result: ReplayResult) -> Iterator[str]:
             f"  the same documents {told(repeats.same_documents)}, "
             f"documents returned again {told(repeats.overlap)}"
         )
+        yield f"  a document given before, returned or withheld {told(repeats.documents_again)}"
     convention, used = result.convention, result.opened.settings.retrieval.normalization.distance
     yield f"recorded distances: {convention.convention or '-'} ({convention.reason})"
     if convention.convention not in (None, used):
@@ -128,6 +135,7 @@ def _harm(page: PolicyLedger) -> Iterator[str]:
     harm = page.harm
     if not harm.answerable:
         yield f"  turns harmed      unknown: {counted(harm.unlabelled, 'turn')} without labels"
+        yield from _never_delivered(page)
         return
     causes = {name.replace("_", " "): count for name, count in harm.causes.items() if count}
     yield f"  turns harmed      {told(harm.low)} at least"
@@ -136,6 +144,16 @@ def _harm(page: PolicyLedger) -> Iterator[str]:
     yield f"  dead ends         {told(harm.dead_ends)}"
     if harm.unlabelled:
         yield f"  harm unknown for  {counted(harm.unlabelled, 'turn')}"
+
+
+def _never_delivered(page: PolicyLedger) -> Iterator[str]:
+    """All that labels of a whole session tell: what it needed and no turn of it was given."""
+    found = page.never_delivered
+    if found["needs"]:
+        yield (
+            f"  never delivered   {found['by_policy']:,} of {counted(found['needs'], 'need')}, "
+            f"{found['by_none']:,} of them without memory"
+        )
 
 
 def _obedience(result: ReplayResult) -> Iterator[str]:
