@@ -284,6 +284,24 @@ def test_unknown_documents_are_named_counted_and_kept(tmp_path):
     ]
 
 
+def test_a_turn_whose_answers_are_all_missing_from_the_corpus_stays_without_labels(tmp_path):
+    turns = [
+        {"query": "a", "relevant": ["gone.md"]},
+        {"query": "b", "needs": [["gone.md"], ["too.md"]]},
+        {"query": "c", "relevant": ["gone.md", "b.md"]},
+        {"query": "d", "relevant": [], "answerable": False},
+    ]
+    loaded = open_sessions(written(tmp_path, session("s1", *turns)), documents=["b.md"])
+    told = [(turn.relevant, turn.answerable, turn.needs) for turn in loaded.sessions[0].turns]
+    assert told[:2] == [(None, None, ())] * 2
+    assert told[2][0] == ("gone.md", "b.md")
+    assert told[3][:2] == ((), False)
+    assert loaded.counts == {"gold_not_in_corpus": 2, "unknown_documents": 2}
+    assert problems(loaded)[0] == (
+        "2 look-ups are labelled with documents of which the corpus has none"
+    )
+
+
 def test_labels_are_joined_by_folded_text_and_counted(tmp_path):
     queries = (
         Query("q1", "How do I  restore?", grades={"b": 1, "a": 2, "c": 2}, needs=(("a",), ("c",))),

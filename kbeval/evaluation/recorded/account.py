@@ -40,6 +40,11 @@ SUMMED: dict[str, tuple[str, str, Severity]] = {  # told once for all: what, wha
         "they stay without labels",
         "warning",
     ),
+    "gold_not_in_corpus": (
+        "look-ups are labelled with documents of which the corpus has none",
+        "they stay without labels",
+        "warning",
+    ),
 }
 
 

@@ -19,7 +19,8 @@ def with_known_documents(
     """Sessions whose returned documents are spelled as the corpus does; the unknown documents.
 
     A path that the corpus knows in its normalised spelling gets that one (SM-01), any other is
-    kept as it is; both are counted.
+    kept as it is; both are counted. A turn of whose labelled documents the corpus has none stays
+    without labels and is counted as `gold_not_in_corpus` (method.md 2): nothing could answer it.
     """
     known = documents if isinstance(documents, (set, frozenset)) else set(documents)
     respelled: dict[str, str] = {}
@@ -37,11 +38,19 @@ def with_known_documents(
         returned = tuple(dict.fromkeys(map(spelled, turn.returned)))
         return replace(turn, returned=returned, changed=tuple(map(spelled, turn.changed)))
 
+    def labelled_within(turn: Turn) -> Turn:
+        labelled = set(_labelled(turn))
+        if not labelled or not known.isdisjoint(labelled):
+            return turn
+        account.meet("gold_not_in_corpus", None)
+        return replace(turn, relevant=None, answerable=None, needs=())
+
     told = tuple(replace(s, turns=tuple(map(spelled_all, s.turns))) for s in sessions)
     account.counts["respelled_documents"] += sum(new != old for old, new in respelled.items())
     unknown = tuple(dict.fromkeys(path for s in told for path in _named(s) if path not in known))
     _tell(unknown, account)
-    return told, unknown
+    within = tuple(replace(s, turns=tuple(map(labelled_within, s.turns))) for s in told)
+    return within, unknown
 
 
 def _tell(unknown: Sequence[str], account: Account) -> None:
@@ -58,9 +67,13 @@ def _named(session: Session) -> Iterator[str]:
     yield from session.relevant or ()
     for turn in session.turns:
         yield from turn.returned or ()
-        yield from turn.relevant or ()
-        for group in turn.needs:
-            yield from group
+        yield from _labelled(turn)
+
+
+def _labelled(turn: Turn) -> Iterator[str]:
+    yield from turn.relevant or ()
+    for group in turn.needs:
+        yield from group
 
 
 def _normalised(path: str) -> str:

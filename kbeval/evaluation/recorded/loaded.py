@@ -24,9 +24,9 @@ class LoadedSessions:
     look-up: `out_of_order`, `naive_time`, `unreadable_time`, `untimed`, `other_zone`,
     `long_query`, `cut_sessions`, `unknown_documents`, `respelled_documents`,
     `unnamed_documents`, `unreadable_details`, `changed_documents`, `other_tool`, `other_spans`,
-    `labelled_turns`, `ambiguous_labels`,
-    `contradictory_labels`. `recorded_memory` is what the recorded tool remembered,
-    as far as the record tells. `names` says how queries are shown in everything that is written.
+    `labelled_turns`, `ambiguous_labels`, `contradictory_labels`, `gold_not_in_corpus`.
+    `recorded_memory` is what the recorded tool remembered, as far as the record tells. `names`
+    says how queries are shown in everything that is written.
     """
 
     sessions: tuple[Session, ...]
