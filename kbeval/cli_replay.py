@@ -35,7 +35,10 @@ def replay(
         Path | None, typer.Option(help="A yml with the key `policies`, in place of --policy.")
     ] = None,
     corpus: Annotated[
-        Path | None, typer.Option("--corpus", "-c", help="The documents, if not with SESSIONS.")
+        Path | None,
+        typer.Option(
+            "--corpus", "-c", help="The documents, if not with SESSIONS or in its database."
+        ),
     ] = None,
     labels: Annotated[
         Path | None,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kbeval.errors import DatasetError
 from kbeval.evaluation.recorded.opening import open_sessions
-from kbeval.service.opening import open_for_use
+from kbeval.service.opening import open_for_use, open_service
 from kbeval.store.invocations import read_invocations
 from kbeval.studies.replay_policies import by_horizon, metrics, usual_policies, with_thresholds
 from kbeval.studies.replaying import folder_name, replay_set
@@ -135,6 +136,24 @@ def test_a_trace_of_no_memory_is_told_by_its_answers(kbeval, tmp_path):
     assert "fidelity: documents (as given) gives 0." in out
     assert "below 0.95, so no saving is claimed" in out
     assert "fewer tokens" not in out
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_database_is_replayed_over_the_documents_it_holds(kbeval, workplace):
+    service = open_service(workplace, encoder="hashing")
+    for name in ("nginx", "backup"):
+        service.upload_document(f"---\ntitle: {name}\n---\nall about {name}", f"{name}.md")
+    for session in range(10):
+        for query in ("nginx", "backup", "nginx"):
+            service.lookup_knowledge(query, session_id=f"s{session}")
+    service.close()
+    code, out, err = kbeval("replay", "kbeval.db", *HASHING, "-p", "documents")
+    assert code == 1, err  # a trace has no labels
+    assert "kbeval: 10 sessions, 30 look-ups (database); 2 documents" in out
+    assert "fidelity: documents (by the record) gives 1.000" in out
+    with pytest.raises(DatasetError, match="holds no documents"):
+        open_for_use("empty.db").dispose()
+        replay_set("empty.db", encoder="hashing")
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -83,6 +83,18 @@ def list_documents(
     return _select(bind) if category is None else _select(bind, category=category)
 
 
+def holds_documents(bind: Engine | Connection) -> bool:
+    """Whether there is a document; a database of others may not even have the table."""
+    from sqlalchemy import inspect, select
+
+    from kbeval.store.schema import api_document
+
+    with reading(bind) as connection:
+        if not inspect(connection).has_table(api_document.name):
+            return False
+        return connection.execute(select(api_document.c.id).limit(1)).first() is not None
+
+
 def _select(bind: Engine | Connection, **equal: str) -> tuple[StoredDocument, ...]:
     from sqlalchemy import select
 

@@ -17,15 +17,18 @@ from kbeval.corpus.sources import open_corpus
 from kbeval.corpus.tokens import Tokenizer
 from kbeval.corpus.vectors import EmbeddingCache
 from kbeval.domains.knowledge_map import knowledge_map, map_domains
-from kbeval.errors import ConfigError, DatasetError
+from kbeval.errors import ConfigError, CorpusError, DatasetError
 from kbeval.evaluation.opening import Progress
 from kbeval.evaluation.readers import load_set
+from kbeval.evaluation.recorded.database import read_only
 from kbeval.evaluation.recorded.loaded import LoadedSessions
-from kbeval.evaluation.recorded.opening import open_sessions
+from kbeval.evaluation.recorded.opening import form_of, open_sessions
 from kbeval.evaluation.replaying.policies import Policy, load_policies, parse_policy
 from kbeval.records import Corpus
 from kbeval.retrieval.kept import kept_knowledge
 from kbeval.retrieval.knowledge import Knowledge
+from kbeval.service.documents import corpus_in
+from kbeval.store.database import open_database
 
 DEFAULTS = "the specs' defaults"
 FAULTS = 100  # of the input that a report names; the others are counted
@@ -110,8 +113,8 @@ def open_replay(
     """Read sessions, documents, settings and policies, and build or reopen the knowledge base.
 
     `source` is a data set's folder, a file of sessions or of a trace, or a database's URL;
-    `corpus` names the documents where they do not lie with it, `labels` a labelled set whose
-    queries label the look-ups of the same text. Without `policies` and
+    `corpus` names the documents where they neither lie with it nor in the database, `labels` a
+    labelled set whose queries label the look-ups of the same text. Without `policies` and
     `policies_file` the usual ones are taken. With `strict` one bad file of the corpus, or one
     fault that lost something of the sessions, stops everything. Raises the errors of what it
     reads; what is wrong in words comes before anything is embedded.
@@ -119,7 +122,7 @@ def open_replay(
     base, settings_from = _settings(settings)
     chosen = _policies(policies, policies_file, base)
     recorded = None if recorded_policy is None else parse_policy(recorded_policy, base)
-    documents = open_corpus(documents_of(source, corpus), strict=strict)
+    documents = _documents(source, corpus, strict=strict)
     paths = {document.path for document in documents.documents}
     labelled = None if labels is None else load_set(labels, strict=strict)
     loaded = open_sessions(source, hash_queries=hash_queries, documents=paths, labels=labelled)
@@ -149,6 +152,22 @@ def name_of_source(source: str | Path) -> str:
     """
     path = Path(str(source).split("?")[0] if "://" in str(source) else source)
     return path.absolute().parent.name if path.name == "sessions.jsonl" else path.absolute().stem
+
+
+def _documents(source: str | Path, corpus: str | Path | None, *, strict: bool) -> Corpus:
+    """The corpus as given, else what the database holds, else what lies with the sessions."""
+    is_one = "://" in str(source) or Path(source).is_file()
+    if corpus is None and is_one and form_of(source) == "database":
+        engine = open_database(read_only(source))
+        try:
+            held = corpus_in(engine)
+        finally:
+            engine.dispose()
+        if strict and held.faults:
+            raise CorpusError(str(held.faults[0]))
+        if held.documents:
+            return held
+    return open_corpus(documents_of(source, corpus), strict=strict)
 
 
 def documents_of(source: str | Path, corpus: str | Path | None) -> str | Path:

@@ -19,7 +19,7 @@ def read_database(source: str | Path) -> tuple[str, list[Row]]:
     Only `session_id`, `query` and a time are needed: history from before V010 and tables of
     others serve as well. A SQLite file is opened for reading only. Raises `DatabaseError`.
     """
-    engine = open_database(_read_only(source))
+    engine = open_database(read_only(source))
     name = name_of(engine)
     try:
         with reading(engine) as connection:
@@ -56,8 +56,11 @@ def _names(columns: list[str], source: str) -> dict[str, str]:
     return names | {column: name for name, column in found.items() if column is not None}
 
 
-def _read_only(source: str | Path) -> str | Path:
-    """A URL that opens a SQLite file for reading only; every other source as it is."""
+def read_only(source: str | Path) -> str | Path:
+    """A URL that opens a SQLite file for reading only; every other source as it is.
+
+    Raises `DatabaseError` for a missing file.
+    """
     text = str(source)
     name = text.removeprefix("sqlite:///")
     if "://" in name or name.startswith((":memory:", "file:")) or set("?#%") & set(name):
