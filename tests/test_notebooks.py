@@ -17,6 +17,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 GIVEN = {"set_folder": str(TINY), "encoder": "hashing", "split": "test"}
 GIVEN |= {"encoders": ["hashing", "fast-use"]}  # to compare: the smallest one that reads meaning
 
+LONG = ("compare_encoders", "dedup_effect", "tune_thresholds")  # the full run runs them
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -85,7 +86,11 @@ def test_every_path_stays_inside_the_project(path):
 
 
 @pytest.mark.kernel
-@every_notebook
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else []) for p in NOTEBOOKS],
+    ids=lambda path: path.stem,
+)
 def test_it_runs_on_the_tiny_set(path, tmp_path):
     declared = notebook_parameters(path)
     given = {name: value for name, value in GIVEN.items() if name in declared}

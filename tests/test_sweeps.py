@@ -352,6 +352,7 @@ def test_a_run_whose_executed_notebook_is_gone_does_not_count(tmp_path):
 
 
 @pytest.mark.kernel
+@pytest.mark.slow
 def test_a_failed_dead_or_endless_run_says_so_and_the_others_finish(fate, tmp_path):
     grid = {"fate": ["ends", "fails", "dies", "hangs"]}
     sweep = run_sweep(fate, grid, out=tmp_path / "out", jobs=2, timeout=8)

