@@ -127,14 +127,17 @@ def test_output_that_never_ends_to_arrive_is_named(tmp_path, monkeypatch):
     assert "not all of its output came within 0 s" in sweep.table["error"][0]
 
 
-def test_the_copy_is_written_while_a_notebook_runs(waits, tmp_path, monkeypatch):
-    monkeypatch.setattr(execute, "BETWEEN_SAVES", 0.0)
+def test_the_copy_is_written_while_a_notebook_runs(tmp_path):
+    longer = f"import time\ntime.sleep({2 * execute.BETWEEN_SAVES})"  # than two copies lie apart
+    waits = write_notebook(tmp_path / "n.ipynb", "k = 1\nout = '.'", longer, WAITS, "k")
     seen = []
 
     def look():
         pid_of(tmp_path / "pid-2")
-        eventually(lambda: seen.extend(executed()) or "running" in seen)
-        (tmp_path / "go").touch()
+        try:
+            eventually(lambda: seen.append(list(executed())) or seen[-1].count("completed") >= 3)
+        finally:
+            (tmp_path / "go").touch()
 
     def executed():
         for path in Path(tmp_path / "out" / "runs").glob("*/n.ipynb"):
@@ -149,4 +152,4 @@ def test_the_copy_is_written_while_a_notebook_runs(waits, tmp_path, monkeypatch)
     sweep = run_sweep(waits, {"k": [2]}, out=tmp_path / "out")
     watcher.join()
     assert sweep.counts == {"ok": 1}
-    assert "running" in seen
+    assert seen[-1].count("completed") == 3, "the cells before the one that waits"
