@@ -1,5 +1,6 @@
 """Switches of the test run."""
 
+import signal
 import sys
 
 import pytest
@@ -9,6 +10,12 @@ from kbeval import cli
 
 def pytest_addoption(parser):
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails the run")
+
+
+def pytest_configure():
+    """A shell that starts the tests in the background takes Ctrl-C from all their children."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
